@@ -1,0 +1,19 @@
+"""Signals, sent after the commit that they report and never able to undo it.
+
+Each carries `sender` (the event's class), `event` and `delivery` (a `DeliveryReport`).
+"""
+
+from __future__ import annotations
+
+from django.dispatch import Signal
+
+#: A verified delivery was identified, whatever becomes of it.
+webhook_received = Signal()
+#: Every handler of the event has succeeded.
+webhook_processed = Signal()
+#: A copy of a finished or stored event; `delivery.conflict` when its body differs.
+webhook_duplicate = Signal()
+#: A run failed; carries `error`, the exception.
+webhook_failed = Signal()
+#: The event will not be tried again by itself; carries `error`.
+webhook_dead = Signal()

@@ -1,0 +1,67 @@
+"""What a scheme reads and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ..enums import RejectReason
+from .secrets import Secret
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """The parts of an HTTP request that a signature can cover.
+
+    `headers` has lower-case names and text values; a repeated field arrives joined with commas,
+    as HTTP servers hand it over. `url` is absolute, as the provider called it.
+    """
+
+    body: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    method: str = "POST"
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of one verification.
+
+    `secret` is the secret that matched; `timestamp` the signed Unix time in seconds, where the
+    scheme has one and it could be read.
+    """
+
+    reason: RejectReason | None = None
+    secret: Secret | None = None
+    timestamp: int | None = None
+
+    @property
+    def valid(self) -> bool:
+        """Whether the signature holds."""
+        return self.reason is None and self.secret is not None
+
+
+class Scheme(Protocol):
+    """One way to sign a webhook."""
+
+    def sign(
+        self, body: bytes, secret: Secret, *, timestamp: int, message_id: str = ""
+    ) -> dict[str, str]:
+        """Return the headers that a provider would send with `body`."""
+        ...
+
+    def verify(
+        self,
+        message: Message,
+        secrets: Sequence[Secret],
+        *,
+        now: float,
+        tolerance: float | None,
+    ) -> Verdict:
+        """Check every signature against every secret.
+
+        `now` is Unix time in seconds; `tolerance` the seconds that the signed time may lie on
+        either side of it, None for no limit.
+        """
+        ...
