@@ -1,0 +1,76 @@
+"""Live, typed access to `WEBHOOK_IDEMPOTENCY`.
+
+Nothing is cached, so `override_settings` works and a changed secret is used at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+SETTING = "WEBHOOK_IDEMPOTENCY"
+
+#: Settings that exist once for the project; every other name is an option of a provider that may
+#: also stand at the top as the default of all providers.
+PROJECT_SETTINGS = frozenset({"PROVIDERS", "PROCESSING", "QUEUE", "STORE", "REDIS_URL"})
+
+
+class Settings:
+    """The project's settings; a property for each name in `PROJECT_SETTINGS`."""
+
+    @property
+    def all(self) -> Mapping[str, Any]:
+        """The whole dictionary as the project wrote it."""
+        value = getattr(settings, SETTING, {})
+        if not isinstance(value, Mapping):
+            raise ImproperlyConfigured(
+                f"{SETTING} is a {type(value).__name__}. Make it a dictionary."
+            )
+        return value
+
+    @property
+    def providers(self) -> Mapping[str, Mapping[str, Any]]:
+        """Provider slug to that provider's options."""
+        value = self.all.get("PROVIDERS", {})
+        if not isinstance(value, Mapping):
+            raise ImproperlyConfigured(
+                f"{SETTING}['PROVIDERS'] is a {type(value).__name__}. "
+                "Make it a dictionary of provider slug to options."
+            )
+        return value
+
+    @property
+    def processing(self) -> str:
+        """Where handlers run by default: "inline" is in the request."""
+        return str(self.all.get("PROCESSING", "inline"))
+
+    @property
+    def store(self) -> str:
+        """Who keeps the leases of `atomic=False` work: "database", "redis" or a dotted path."""
+        return str(self.all.get("STORE", "database"))
+
+    @property
+    def redis_url(self) -> str:
+        """The Redis that the "redis" store uses."""
+        return str(self.all.get("REDIS_URL", "redis://127.0.0.1:6379/0"))
+
+    @property
+    def shared_options(self) -> dict[str, Any]:
+        """Provider options that stand at the top level, as defaults of every provider."""
+        return {name: value for name, value in self.all.items() if name not in PROJECT_SETTINGS}
+
+    def provider_options(self, slug: str) -> dict[str, Any]:
+        """Options of one provider: its own over the shared ones."""
+        own = self.providers.get(slug, {})
+        if not isinstance(own, Mapping):
+            raise ImproperlyConfigured(
+                f"{SETTING}['PROVIDERS'][{slug!r}] is a {type(own).__name__}. "
+                "Make it a dictionary of options, such as {'SECRETS': [...]}."
+            )
+        return {**self.shared_options, **own}
+
+
+conf = Settings()

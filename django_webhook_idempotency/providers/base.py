@@ -1,0 +1,162 @@
+"""What every provider declares, and what it may do in its own way."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from ..conf import SETTING
+from ..signatures import Message, Scheme, Secret, Verdict
+from . import options
+from .incoming import Incoming
+from .secrets import configured_secrets
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a delivery says it is about.
+
+    `event_id` is never blank. `secondary` is a second thing that must be unique in the same
+    provider and scope: two events that share it are one.
+    """
+
+    event_id: str
+    event_type: str = ""
+    scope: str = ""
+    secondary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Redelivery:
+    """What the provider says of its own retry: its number from 1, and why."""
+
+    number: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An exact HTTP answer. `body` is kept out of `repr`: a challenge may be a secret."""
+
+    status: int = 200
+    body: bytes = field(default=b"", repr=False)
+    content_type: str = "text/plain; charset=utf-8"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Provider:
+    """One source of webhooks: facts as class attributes, a few seams as methods.
+
+    Every attribute named in `options` can be set in `WEBHOOK_IDEMPOTENCY` under its upper-case
+    name, for one provider or for all, and on a view in lower case. Durations are timedeltas;
+    waits and tolerances are seconds.
+    """
+
+    slug: ClassVar[str] = ""
+    name: ClassVar[str] = ""
+    #: The vendor's pages that these facts were read from.
+    docs: ClassVar[tuple[str, ...]] = ()
+    scheme: Scheme | None = None
+
+    #: Whether the signature covers the event id. If it does not, a captured body can be sent
+    #: again under a new id, so bodies are compared too.
+    id_is_signed: ClassVar[bool] = True
+    #: How long the provider retries by itself; zero if it never does.
+    retry_window: timedelta = timedelta(0)
+    #: How long a person can make the provider send an event again.
+    resend_window: timedelta = timedelta(0)
+    #: Methods and media types that are let in.
+    methods: ClassVar[frozenset[str]] = frozenset({"POST"})
+    content_types: ClassVar[frozenset[str]] = frozenset({"application/json"})
+    #: Headers worth keeping on the delivery row; nothing that authenticates belongs here.
+    kept_headers: ClassVar[frozenset[str]] = frozenset()
+    #: Headers sent with the answer to an event that a handler rejected for good.
+    stop_retry_headers: ClassVar[Mapping[str, str]] = {}
+
+    secrets: Any = None
+    tolerance: float | None = 300
+    deadline: float | None = None
+    max_body: int = 5 * 1024 * 1024
+    success_status: int = 200
+    rejected_status: int = 401
+    failed_status: int = 500
+    in_progress_status: int = 503
+    stop_retry_status: int = 200
+    wait: float = 2.0
+    retry_after: int = 5
+    lease: timedelta = timedelta(seconds=60)
+    max_attempts: int = 20
+    retention: timedelta = timedelta(days=90)
+    body_retention: timedelta = timedelta(days=30)
+    delivery_retention: timedelta = timedelta(days=30)
+    store_body: bool | str = True
+    store_deliveries: bool = True
+    rejected_limit: int = 1000
+    id_from_body: bool = False
+    secondary_key: Callable[[Incoming], str] | str | None = None
+
+    #: Option name (lower case) to what checks its value; a provider adds its own.
+    options: ClassVar[Mapping[str, options.Validator]] = options.COMMON
+
+    def __init__(self, slug: str = "", values: Mapping[str, Any] | None = None) -> None:
+        """Take option values under their upper-case names. Raises ImproperlyConfigured."""
+        self.key = slug or self.slug
+        for name, value in (values or {}).items():
+            options.assign(self, name, value)
+
+    @property
+    def window(self) -> timedelta:
+        """How long the same event can still arrive."""
+        return max(self.retry_window, self.resend_window)
+
+    @property
+    def retries(self) -> bool:
+        """Whether the provider sends again by itself what was not acknowledged."""
+        return self.retry_window > timedelta(0)
+
+    def live_secrets(self, scope: str = "") -> list[Secret]:
+        """The secrets that may verify a delivery now.
+
+        `scope` is the one in the URL. Raises ImproperlyConfigured if there is none: an absent
+        secret must never mean that everybody is let in.
+        """
+        return configured_secrets(
+            self.secrets, scope, f"{SETTING}['PROVIDERS'][{self.key!r}]['SECRETS']"
+        )
+
+    def verify(self, message: Message, secrets: Sequence[Secret], now: float) -> Verdict:
+        """Judge the signature; `now` is Unix time in seconds."""
+        if self.scheme is None:
+            raise TypeError(f"Provider {self.key!r} has no signature scheme.")
+        return self.scheme.verify(message, secrets, now=now, tolerance=self.tolerance)
+
+    def unsigned_handshake(self, incoming: Incoming) -> Answer | None:
+        """Answer a handshake that the provider sends without a signature. Must be harmless."""
+        return None
+
+    def handshake(self, incoming: Incoming) -> Answer | None:
+        """Answer a verified handshake, or None if the delivery carries an event."""
+        return None
+
+    def identify(self, incoming: Incoming) -> Identity:
+        """Say which event this is. Raises MalformedWebhook if it carries no usable id."""
+        raise TypeError(f"{type(self).__name__} must say how to identify an event.")
+
+    def redelivery(self, incoming: Incoming) -> Redelivery:
+        """What the provider's retry headers say; only recorded, never used to decide."""
+        return Redelivery()
+
+    def payload(self, incoming: Incoming) -> Any:
+        """The document that handlers see as `event.data`. Raises MalformedWebhook."""
+        return incoming.json
+
+    def body_digest(self, body: bytes) -> str:
+        """SHA-256 hex of what must stay equal when the same event is sent again."""
+        return hashlib.sha256(body).hexdigest()
+
+    def problems(self) -> Iterable[str]:
+        """What is wrong with this provider's settings beyond single values; for the checks."""
+        return ()

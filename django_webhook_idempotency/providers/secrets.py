@@ -1,0 +1,74 @@
+"""Turn the SECRETS option into secrets that are live now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from ..signatures import Secret
+
+_DOTTED_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+
+
+def configured_secrets(option: Any, scope: str, where: str) -> list[Secret]:
+    """Read the SECRETS option found at `where`.
+
+    It is a list of secrets, or a callable (or its dotted path) that takes the scope in the URL
+    and returns such a list. An entry is text, bytes, or `{"SECRET": ..., "UNTIL": datetime}` for
+    one that is being rotated out. Raises ImproperlyConfigured for anything else, for a blank
+    secret, and when none is live.
+    """
+    entries = _entries(option, scope, where)
+    secrets = [secret for entry in entries if (secret := _live(entry, where)) is not None]
+    if not secrets:
+        raise ImproperlyConfigured(f"There is no live secret. Set {where} to a list of secrets.")
+    return secrets
+
+
+def _entries(option: Any, scope: str, where: str) -> Iterable[Any]:
+    if isinstance(option, str):
+        if not _DOTTED_PATH.fullmatch(option):
+            raise ImproperlyConfigured(f"{where} is text. Put the secret into a list.")
+        try:
+            option = import_string(option)
+        except ImportError:
+            raise ImproperlyConfigured(
+                f"{where} is text that is not the path of a function. "
+                "Give a list of secrets, or the dotted path of a function that returns one."
+            ) from None
+    if callable(option):
+        option = option(scope)
+    if option is None:
+        return ()
+    if isinstance(option, str | bytes | Mapping) or not isinstance(option, Iterable):
+        raise ImproperlyConfigured(f"{where} is not a list. Put the secrets into a list.")
+    return option
+
+
+def _live(entry: Any, where: str) -> Secret | None:
+    until = None
+    if isinstance(entry, Mapping):
+        until = entry.get("UNTIL")
+        entry = entry.get("SECRET")
+        if until is not None and not isinstance(until, datetime):
+            raise ImproperlyConfigured(f"{where} has an UNTIL that is not a datetime.")
+    if not isinstance(entry, str | bytes):
+        raise ImproperlyConfigured(f"{where} has an entry that is neither text nor bytes.")
+    try:
+        secret = Secret.parse(entry)
+    except ValueError:
+        raise ImproperlyConfigured(
+            f"{where} has an empty secret, which would let everybody in. "
+            "Is the environment variable set?"
+        ) from None
+    if until is None:
+        return secret
+    if timezone.is_naive(until):
+        until = timezone.make_aware(until)
+    return secret if timezone.now() < until else None
