@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from ..conf import SETTING
+from ..exceptions import MalformedWebhook
 from ..signatures import Message, Scheme, Secret, Verdict
 from . import options
 from .incoming import Incoming
@@ -144,6 +145,18 @@ class Provider:
     def identify(self, incoming: Incoming) -> Identity:
         """Say which event this is. Raises MalformedWebhook if it carries no usable id."""
         raise TypeError(f"{type(self).__name__} must say how to identify an event.")
+
+    def usable_id(self, event_id: str, incoming: Incoming) -> str:
+        """Return `event_id`, or a digest of the body where ID_FROM_BODY allows it.
+
+        Raises MalformedWebhook if there is neither: a shared blank id would swallow every other
+        event that lacks one.
+        """
+        if event_id.strip():
+            return event_id
+        if self.id_from_body:
+            return "sha256:" + hashlib.sha256(incoming.body).hexdigest()
+        raise MalformedWebhook("The delivery carries no event id.")
 
     def redelivery(self, incoming: Incoming) -> Redelivery:
         """What the provider's retry headers say; only recorded, never used to decide."""
