@@ -1,27 +1,36 @@
 .DEFAULT_GOAL := help
+
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+POSTGRES_URL ?= postgres://postgres@127.0.0.1:5432/webhooks
+MARIADB_URL ?= mysql://root@127.0.0.1:3306/webhooks
+export POSTGRES_URL MARIADB_URL
+
 python := $(VENV)/bin/python
 pip_install := $(python) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+manage := DJANGO_SETTINGS_MODULE=tests.settings $(python) -m django
 
-# One environment; a stamp for each dependency group in it, so that `make demo` waits for nothing
-# that only the tests need.
+# One environment with a stamp for each dependency group in it: `make demo` waits for nothing that
+# only the tests need, and a change of pyproject.toml or constraints.txt installs anew.
 stamp := $(VENV)/.installed-
 
 .PHONY: help venv demo test lint docs bench
+.SECONDARY:
 
 help:
 	@echo "make demo    see it work (ARGS=--exit to stop after the table)"
-	@echo "make test    SQLite, then PostgreSQL and MariaDB where they run (ARGS passes on to pytest)"
+	@echo "make test    the tests on SQLite, then on PostgreSQL and MariaDB where they run (ARGS go to pytest)"
 	@echo "make lint    ruff, mypy, import-linter, missing migrations"
-	@echo "make docs    build the pages into docs/_build/html"
-	@echo "make bench   benchmarks"
-	@echo "make venv    only make $(VENV), with everything in it"
+	@echo "make docs    build the documentation into docs/_build/html"
+	@echo "make bench   measure (ARGS go to the benchmarks)"
+	@echo "make venv    only make $(VENV), with all of the above in it"
 
 $(stamp)base: pyproject.toml constraints.txt
 	@test -x $(python) || $(PYTHON) -m venv $(VENV)
-	@$(python) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: rm -r $(VENV); make PYTHON=python3.12 ..."; exit 1; }
+	@$(python) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed: rm -r $(VENV), then make PYTHON=python3.12"; exit 1; }
+	@echo "Installing into $(VENV) ..."
 	@$(python) -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	@$(pip_install) --editable .
 	@touch $@
@@ -30,5 +39,37 @@ $(stamp)%: $(stamp)base
 	@$(pip_install) --group $*
 	@touch $@
 
-venv: $(stamp)test $(stamp)lint $(stamp)docs $(stamp)demo
-	@$(pip_install) --group mariadb
+# Apart, because mysqlclient is compiled: without its headers the MariaDB run is skipped.
+$(stamp)mariadb: $(stamp)base
+	@if $(pip_install) --group mariadb 2>$(VENV)/mysqlclient.log; then touch $@; else \
+		echo "mysqlclient could not be built: install libmariadb-dev, pkg-config and a C compiler" \
+			"(more in $(VENV)/mysqlclient.log)"; fi
+
+venv: $(stamp)demo $(stamp)test $(stamp)mariadb $(stamp)lint $(stamp)docs
+
+demo: $(stamp)demo
+	@$(python) -m example_project.demo $(ARGS)
+
+# A run whose database is away skips every test and says why; WEBHOOK_TEST_REQUIRE_SERVICES=1 fails it.
+test: $(stamp)test $(stamp)mariadb
+	@echo "== SQLite"
+	@DATABASE_URL= $(python) -m pytest $(ARGS)
+	@echo "== PostgreSQL"
+	@DATABASE_URL=$(POSTGRES_URL) $(python) -m pytest $(ARGS)
+	@echo "== MariaDB"
+	@DATABASE_URL=$(MARIADB_URL) $(python) -m pytest $(ARGS)
+
+lint: $(stamp)lint
+	$(python) -m ruff check .
+	$(python) -m ruff format --check .
+	$(python) -m mypy
+	$(VENV)/bin/lint-imports
+	DEFAULT_AUTO_FIELD=django.db.models.AutoField $(manage) makemigrations --check --dry-run django_webhook_idempotency
+	DEFAULT_AUTO_FIELD=django.db.models.BigAutoField $(manage) makemigrations --check --dry-run django_webhook_idempotency
+
+docs: $(stamp)docs
+	$(python) -m sphinx --fail-on-warning --keep-going -b html docs docs/_build/html
+
+bench: $(stamp)test $(stamp)demo $(stamp)mariadb
+	@test -f benchmarks/__main__.py || { echo "There are no benchmarks yet: benchmarks/__main__.py is missing."; exit 1; }
+	@$(python) -m benchmarks $(ARGS)

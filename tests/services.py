@@ -23,7 +23,7 @@ def required() -> bool:
 
 
 def require(name: str) -> None:
-    """Skip the running test when the service `name` is absent, or fail it where all are required."""
+    """Skip the running test when the service `name` is absent; fail it where all are required."""
     problem = service_problem(name)
     if problem is None:
         return
