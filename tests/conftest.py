@@ -12,18 +12,20 @@ from django.db import connection
 from tests import services
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip all tests when the database of this run is away, or end the run where it is required."""
-    if settings.DATABASE_PROBLEM is None:
-        return
-    if services.required():
+def pytest_sessionstart() -> None:
+    """End the run at once when its database is away and required."""
+    if settings.DATABASE_PROBLEM and services.required():
         pytest.exit(settings.DATABASE_PROBLEM, returncode=1)
-    for item in items:
-        item.add_marker(pytest.mark.skip(reason=settings.DATABASE_PROBLEM))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Make `@pytest.mark.service("redis")` skip, or fail, without a Redis."""
+    """Skip every test of a run whose database is away.
+
+    Also make `@pytest.mark.service("redis")` skip, or fail, without a Redis.
+    """
+    if settings.DATABASE_PROBLEM:
+        pytest.skip(settings.DATABASE_PROBLEM)
     for marker in item.iter_markers("service"):
         for name in marker.args:
             services.require(name)
