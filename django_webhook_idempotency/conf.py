@@ -72,5 +72,9 @@ class Settings:
             )
         return {**self.shared_options, **own}
 
+    def processing_of(self, slug: str) -> str:
+        """Where the handlers of one provider run."""
+        return str(self.provider_options(slug).get("PROCESSING", self.processing))
+
 
 conf = Settings()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import pytest
 from django.conf import settings
 from django.db import connection
 
+from django_webhook_idempotency.dispatch.deliveries import strangers
+from django_webhook_idempotency.handlers import Handler, registry
 from tests import services
 
 
@@ -44,3 +47,39 @@ def database_url(transactional_db: None) -> str:
     if connection.vendor == "sqlite":
         return f"sqlite:///{name}"
     return urlunsplit(urlsplit(settings.DATABASE_URL)._replace(path=f"/{quote(name)}"))
+
+
+class Handlers:
+    """Registers handlers for one test."""
+
+    def __init__(self) -> None:
+        self.added: list[Callable[..., Any]] = []
+
+    def add(
+        self,
+        function: Callable[..., Any],
+        provider: str = "*",
+        pattern: str = "*",
+        *,
+        atomic: bool = True,
+        name: str = "",
+    ) -> None:
+        """Register a function as `@webhook_handler` does."""
+        named = name or f"test.handler{len(self.added) + 1}"
+        registry.add(Handler(function, provider, pattern, atomic, named))
+        self.added.append(function)
+
+
+@pytest.fixture
+def handlers() -> Iterator[Handlers]:
+    """Register handlers that are forgotten after the test."""
+    adder = Handlers()
+    yield adder
+    for function in adder.added:
+        registry.remove(function)
+
+
+@pytest.fixture(autouse=True)
+def fresh_throttle() -> None:
+    """Let each test write as many rows of unverified deliveries as a fresh process may."""
+    strangers.forget()

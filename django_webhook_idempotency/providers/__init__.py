@@ -41,12 +41,14 @@ class UnknownProvider(ImproperlyConfigured):
     """No provider of that name is configured or shipped."""
 
 
-def provider_class(slug: str) -> type[Provider]:
+def provider_class(slug: str, default: type[Provider] | None = None) -> type[Provider]:
     """The class behind a slug: the one that the settings name, else the one that is shipped.
 
-    Raises UnknownProvider.
+    Raises UnknownProvider if there is neither and no `default`.
     """
     path = conf.providers.get(slug, {}).get("CLASS") or BUILT_IN.get(slug)
+    if path is None and default is not None:
+        return default
     if path is None:
         raise UnknownProvider(
             f"Provider {slug!r} is not known. Use one of {', '.join(sorted(BUILT_IN))}, or name "
@@ -63,9 +65,13 @@ def provider_class(slug: str) -> type[Provider]:
     return found
 
 
-def configured_provider(slug: str, overrides: Mapping[str, Any] | None = None) -> Provider:
+def configured_provider(
+    slug: str,
+    overrides: Mapping[str, Any] | None = None,
+    default: type[Provider] | None = None,
+) -> Provider:
     """A provider with its options in place; `overrides` win over the settings.
 
     Raises UnknownProvider, and ImproperlyConfigured for an option that does not exist or fit.
     """
-    return provider_class(slug)(slug, {**conf.provider_options(slug), **(overrides or {})})
+    return provider_class(slug, default)(slug, {**conf.provider_options(slug), **(overrides or {})})

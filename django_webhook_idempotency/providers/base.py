@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar
 
 from ..conf import SETTING
-from ..exceptions import MalformedWebhook
+from ..enums import Outcome
+from ..exceptions import MalformedWebhook, Reject, Retry
 from ..signatures import Message, Scheme, Secret, Verdict
 from . import options
 from .incoming import Incoming
 from .secrets import configured_secrets
+
+SERVICE_UNAVAILABLE = 503
+
+
+#: What a delivery row has room for.
+MAX_RETRY_NUMBER = 32767
+MAX_RETRY_REASON = 64
+
+
+def compound(*parts: str) -> str:
+    """Join parts with colons so that different parts never give the same text."""
+    return ":".join(part.replace("\\", "\\\\").replace(":", "\\:") for part in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +50,15 @@ class Redelivery:
 
     number: int | None = None
     reason: str = ""
+
+    @classmethod
+    def parse(cls, number: str, reason: str = "") -> Redelivery:
+        """Read header values that nobody vouches for; what makes no sense is left out."""
+        count = int(number) if re.fullmatch(r"[0-9]{1,5}", number) else 0
+        return cls(
+            number=count if 0 < count <= MAX_RETRY_NUMBER else None,
+            reason="".join(filter(str.isprintable, reason))[:MAX_RETRY_REASON],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +85,8 @@ class Provider:
     docs: ClassVar[tuple[str, ...]] = ()
     scheme: Scheme | None = None
 
+    #: Whether deliveries carry a signature at all; if not, the view must know whom it lets in.
+    is_signed: ClassVar[bool] = True
     #: Whether the signature covers the event id. If it does not, a captured body can be sent
     #: again under a new id, so bodies are compared too.
     id_is_signed: ClassVar[bool] = True
@@ -69,6 +94,8 @@ class Provider:
     retry_window: timedelta = timedelta(0)
     #: How long a person can make the provider send an event again.
     resend_window: timedelta = timedelta(0)
+    #: How long the vendor says to keep ids, where that is longer than the window.
+    retention_floor: ClassVar[timedelta] = timedelta(0)
     #: Methods and media types that are let in.
     methods: ClassVar[frozenset[str]] = frozenset({"POST"})
     content_types: ClassVar[frozenset[str]] = frozenset({"application/json"})
@@ -98,6 +125,9 @@ class Provider:
     rejected_limit: int = 1000
     id_from_body: bool = False
     secondary_key: Callable[[Incoming], str] | str | None = None
+    #: What becomes of a body that is known already under another id: "allow", "flag" or "refuse".
+    #: An option only where the id is not signed.
+    same_body: str = "allow"
 
     #: Option name (lower case) to what checks its value; a provider adds its own.
     options: ClassVar[Mapping[str, options.Validator]] = options.COMMON
@@ -114,9 +144,20 @@ class Provider:
         return max(self.retry_window, self.resend_window)
 
     @property
+    def minimum_retention(self) -> timedelta:
+        """How long a key has to be kept at least."""
+        return max(self.window, self.retention_floor)
+
+    @property
     def retries(self) -> bool:
         """Whether the provider sends again by itself what was not acknowledged."""
         return self.retry_window > timedelta(0)
+
+    def accepts(self, content_type: str) -> bool:
+        """Whether the provider sends bodies of a media type, given in lower case and bare."""
+        return content_type in self.content_types or (
+            content_type.endswith("+json") and "application/json" in self.content_types
+        )
 
     def live_secrets(self, scope: str = "") -> list[Secret]:
         """The secrets that may verify a delivery now.
@@ -169,6 +210,19 @@ class Provider:
     def body_digest(self, body: bytes) -> str:
         """SHA-256 hex of what must stay equal when the same event is sent again."""
         return hashlib.sha256(body).hexdigest()
+
+    def answer_status(self, outcome: Outcome, error: BaseException | None = None) -> int:
+        """The HTTP status that tells this provider what became of a delivery."""
+        if outcome == Outcome.FAILED:
+            if isinstance(error, Reject):
+                return error.status or self.stop_retry_status
+            return SERVICE_UNAVAILABLE if isinstance(error, Retry) else self.failed_status
+        return {
+            Outcome.REJECTED: self.rejected_status,
+            Outcome.IN_PROGRESS: self.in_progress_status,
+            Outcome.MALFORMED: 400,
+            Outcome.TOO_LARGE: 413,
+        }.get(outcome, self.success_status)
 
     def problems(self) -> Iterable[str]:
         """What is wrong with this provider's settings beyond single values; for the checks."""

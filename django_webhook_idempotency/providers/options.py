@@ -17,11 +17,13 @@ STRUCTURAL = frozenset({"CLASS", "PROCESSING"})
 
 
 def seconds(value: Any) -> float:
-    """A number of seconds from zero up, or a timedelta."""
+    """A number of seconds from zero up, at most what a timedelta holds, or a timedelta."""
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError("a number of seconds, zero or more")
+    if not 0 <= value <= timedelta.max.total_seconds():
+        raise ValueError("a finite number of seconds, zero or more")
     return float(value)
 
 
@@ -132,11 +134,12 @@ COMMON: Mapping[str, Validator] = {
 }
 
 
-def assign(provider: Any, name: str, value: Any) -> None:
+def assign(provider: Any, name: Any, value: Any) -> None:
     """Set one option on a provider instance. Raises ImproperlyConfigured, never showing `value`."""
     if name in STRUCTURAL:
         return
-    validator = provider.options.get(name.lower()) if name == name.upper() else None
+    known = isinstance(name, str) and name.isupper()
+    validator = provider.options.get(name.lower()) if known else None
     if validator is None:
         raise ImproperlyConfigured(
             f"Provider {provider.key!r} has no option {name!r}. "

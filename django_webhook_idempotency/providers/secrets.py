@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -21,8 +21,8 @@ def configured_secrets(option: Any, scope: str, where: str) -> list[Secret]:
 
     It is a list of secrets, or a callable (or its dotted path) that takes the scope in the URL
     and returns such a list. An entry is text, bytes, or `{"SECRET": ..., "UNTIL": datetime}` for
-    one that is being rotated out. Raises ImproperlyConfigured for anything else, for a blank
-    secret, and when none is live.
+    one that is being rotated out. Raises ImproperlyConfigured for anything else, for an empty
+    secret, which would let everybody in, and when none is live.
     """
     entries = _entries(option, scope, where)
     secrets = [secret for entry in entries if (secret := _live(entry, where)) is not None]
@@ -54,6 +54,11 @@ def _entries(option: Any, scope: str, where: str) -> Iterable[Any]:
 def _live(entry: Any, where: str) -> Secret | None:
     until = None
     if isinstance(entry, Mapping):
+        if not entry.keys() <= {"SECRET", "UNTIL"}:
+            # A misspelt UNTIL would let the old secret in for ever.
+            raise ImproperlyConfigured(
+                f"{where} has an entry with other keys than SECRET and UNTIL."
+            )
         until = entry.get("UNTIL")
         entry = entry.get("SECRET")
         if until is not None and not isinstance(until, datetime):
@@ -62,13 +67,13 @@ def _live(entry: Any, where: str) -> Secret | None:
         raise ImproperlyConfigured(f"{where} has an entry that is neither text nor bytes.")
     try:
         secret = Secret.parse(entry)
-    except ValueError:
+    except ValueError as error:
         raise ImproperlyConfigured(
-            f"{where} has an empty secret, which would let everybody in. "
-            "Is the environment variable set?"
+            f"{where} has an entry that cannot be used. {error} Is the environment variable set?"
         ) from None
     if until is None:
         return secret
     if timezone.is_naive(until):
         until = timezone.make_aware(until)
-    return secret if timezone.now() < until else None
+    # Not timezone.now(): that is naive where USE_TZ is False.
+    return secret if datetime.now(UTC) < until else None

@@ -28,8 +28,9 @@ class Message:
 class Verdict:
     """The outcome of one verification.
 
-    `secret` is the secret that matched; `timestamp` the signed Unix time in seconds, where the
-    scheme has one and it could be read.
+    `secret` is the secret that matched, None unless the signature is accepted; `timestamp` the
+    Unix time in seconds that the delivery claims, where the scheme has one and it could be read.
+    It is signed if the verdict is valid or STALE, and anybody's word otherwise.
     """
 
     reason: RejectReason | None = None
@@ -59,9 +60,15 @@ class Scheme(Protocol):
         now: float,
         tolerance: float | None,
     ) -> Verdict:
-        """Check every signature against every secret.
+        """Check every signature against every secret, then the signed time.
 
         `now` is Unix time in seconds; `tolerance` the seconds that the signed time may lie on
-        either side of it, None for no limit.
+        either side of it, None for no limit. No content of body or headers raises: a header that
+        the signature needs is MISSING if absent and MALFORMED if it cannot be read, a right
+        signature outside the tolerance is STALE, and everything else is a MISMATCH.
         """
+        ...
+
+    def check_secret(self, secret: Secret) -> str | None:
+        """Say in one sentence what is wrong with `secret`, without showing it; None if nothing."""
         ...

@@ -1,0 +1,120 @@
+"""`@idempotent_webhook`: a view of the project's own, run once for each event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial, wraps
+from typing import Any, TypeVar, cast
+
+from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
+from django.http import HttpRequest, HttpResponseBase
+
+from .handlers import Handler, name_of
+from .models import WebhookEvent
+from .providers import configured_provider
+from .providers.keyed import Keyed
+from .reading import plain_request
+from .receiver import Key, Receiver
+from .views import NOT_ON_VIEWS, open_to_providers
+
+View = TypeVar("View", bound=Callable[..., Any])
+
+
+def idempotent_webhook(
+    provider: str = "",
+    *,
+    key: str | Key | None = None,
+    atomic: bool = True,
+    replay_response: bool = False,
+    **options: Any,
+) -> Callable[[View], View]:
+    """Run a view once for each event of a provider; it finds the event in `webhook_event`.
+
+    Put it outermost. Works on functions and methods, synchronous or not, and above
+    `@api_view`. An answer below 400 means done and is sent as it is; 400 or more, or an
+    exception, undoes what an `atomic` view wrote, and the event can be delivered again. With
+    `replay_response`, a copy gets the first answer's status and body.
+
+    `key` is a header, or a function of the request, that identifies the event instead of the
+    provider's own id. With a `provider` that has no class, nothing is verified: let in only
+    whom you trust. `options` are the provider's, in lower case. The view's `scope` argument from
+    the URL, if it has one, becomes part of the event's scope.
+
+    Raises TypeError if there is neither a provider nor a key, or for a retention, which only the
+    settings can hold.
+    """
+    if callable(provider) or not (provider or key):
+        raise TypeError(
+            "Say which webhooks to expect: @idempotent_webhook('stripe'), "
+            "or @idempotent_webhook(key='X-Event-Id', provider='partner')."
+        )
+    misplaced = NOT_ON_VIEWS & set(options)
+    if misplaced:
+        raise TypeError(f"{', '.join(sorted(misplaced))}: set this in WEBHOOK_IDEMPOTENCY.")
+    slug = provider or "keyed"
+    overrides = {name.upper(): value for name, value in options.items()}
+    resolve = partial(configured_provider, slug, overrides, Keyed if key else None)
+
+    def decorate(view: View) -> View:
+        def receiver(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Receiver, Any]:
+            request = _find_request(args)
+            django_request = plain_request(request)
+
+            def run(event: WebhookEvent) -> Any:
+                if iscoroutinefunction(view):
+                    return async_to_sync(view)(*args, **kwargs)
+                return view(*args, **kwargs)
+
+            handler = Handler(run, atomic=atomic, name=name_of(view))
+            return (
+                Receiver(
+                    resolve=resolve,
+                    handlers=lambda event: [handler],
+                    scope=str(kwargs.get("scope", "")),
+                    key=_key_function(key),
+                    replay_response=replay_response,
+                    prepare=partial(_attach, django_request),
+                ),
+                request,
+            )
+
+        @wraps(view)
+        def sync_view(*args: Any, **kwargs: Any) -> HttpResponseBase:
+            receive, request = receiver(args, kwargs)
+            return receive.receive(request)
+
+        @wraps(view)
+        async def async_view(*args: Any, **kwargs: Any) -> HttpResponseBase:
+            receive, request = receiver(args, kwargs)
+            return await sync_to_async(receive.receive)(request)
+
+        chosen = async_view if iscoroutinefunction(view) else sync_view
+        return cast(View, open_to_providers(chosen))
+
+    return decorate
+
+
+def _find_request(args: tuple[Any, ...]) -> Any:
+    """The request among a function's or a method's arguments."""
+    for argument in args[:2]:
+        if isinstance(getattr(argument, "_request", argument), HttpRequest):
+            return argument
+    raise TypeError("@idempotent_webhook decorates a view: its first argument is the request.")
+
+
+def _key_function(key: str | Key | None) -> Key | None:
+    if not isinstance(key, str):
+        return key
+    header = key
+    return lambda request: request.headers.get(header, "")
+
+
+def _attach(request: HttpRequest, event: WebhookEvent) -> None:
+    """Give the view its event, and the event's bytes as its body.
+
+    They differ from what came when an unfinished event is delivered again with another body: what
+    was stored first is what runs.
+    """
+    request.webhook_event = event  # type: ignore[attr-defined]
+    if event.body is not None:
+        request._body = bytes(event.body)  # type: ignore[attr-defined]

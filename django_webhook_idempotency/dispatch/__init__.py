@@ -1,0 +1,1 @@
+"""Run the handlers of an event, now or later, under one claim."""

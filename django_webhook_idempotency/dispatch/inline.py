@@ -1,0 +1,230 @@
+"""In the request, in one transaction: the claim, the handlers and `processed` commit together."""
+
+from __future__ import annotations
+
+import random
+import time
+from abc import ABC, abstractmethod
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from .. import ledger
+from ..enums import EventStatus, Outcome
+from ..exceptions import Ignore
+from ..handlers import Handler
+from ..models import WebhookEvent
+from ..querysets import is_locked
+from .failures import answered_status, record_failure
+from .responses import remembered
+from .runs import Run, call, changes_after, patience, read_stored, remaining
+from .work import Result, Work
+
+#: How often a transaction that lost a deadlock or a serialization check is run again at once.
+TRANSIENT_TRIES = 4
+#: The longest pause before the second try, in seconds; it doubles with each.
+TRANSIENT_PAUSE = 0.04
+
+
+def deliver_atomic(event: WebhookEvent, work: Work) -> Result:
+    """Run an event's handlers if nobody has, waiting a bounded time for somebody who is.
+
+    A database that cannot be reached raises its own error, and nothing is written.
+    """
+    stored: WebhookEvent | None = None
+    for _ in patience(work.provider.wait):
+        result = FirstRun(event, work).attempt()
+        if result is not None:
+            return result
+        stored = ledger.find(event, with_response=work.replay_response)
+        if stored is None:
+            continue
+        result = meet(event, stored, work) or SecondRun(event, work, stored).attempt()
+        if result is not None:
+            return result
+    return Result(Outcome.IN_PROGRESS, stored)
+
+
+def meet(event: WebhookEvent, stored: WebhookEvent, work: Work) -> Result | None:
+    """What a delivery comes to when its event is stored; None if the event may still run."""
+    report = work.report
+    if stored.dedupe_key != event.dedupe_key:
+        report.note = f"same content as event {stored.pk}, which came under another id"
+        if work.provider.same_body == "refuse":
+            return Result(Outcome.REJECTED, stored)
+    else:
+        report.conflict = bool(stored.body_digest) and stored.body_digest != event.body_digest
+    return Result(Outcome.DUPLICATE, stored) if stored.is_finished else None
+
+
+class AtomicRun(ABC):
+    """One transaction in which an event is claimed and its handlers run."""
+
+    def __init__(self, event: WebhookEvent, work: Work, stored: WebhookEvent | None = None) -> None:
+        self.event = event
+        self.work = work
+        self.stored = stored
+        self.using = ledger.alias()
+        self.claimed = False
+        self.run: Run | None = None
+
+    def attempt(self) -> Result | None:
+        """Run the transaction, again if the database undid it for another.
+
+        None if somebody else holds the event. After a failure the event is stored as failed.
+        """
+        for tries in range(1, TRANSIENT_TRIES + 1):
+            self.claimed = False
+            try:
+                with ledger.own_transaction(self.using):
+                    result = self.claim_and_run()
+                    if result is None or result.event is not self.event:
+                        transaction.set_rollback(True, using=self.using)
+                return result
+            except Exception as error:
+                if ledger.is_transient(error) and tries < TRANSIENT_TRIES:
+                    time.sleep(random.uniform(0, TRANSIENT_PAUSE * 2**tries))  # noqa: S311
+                elif self.claimed and self.run is not None:
+                    return record_failure(self.event, self.work, error, self.run, self.stored)
+                elif is_locked(error):
+                    return None
+                else:
+                    raise
+        return None
+
+    @abstractmethod
+    def claim_and_run(self) -> Result | None:
+        """Claim the event and run it; None if it isn't free."""
+
+    def call(self, handler: Handler, number: int) -> Any:
+        """Call one handler."""
+        self.run = Run(handler, number)
+        return call(handler, self.event)
+
+    def call_each(self, handlers: list[Handler], number: int) -> Exception | None:
+        """Call several handlers, each in a savepoint, so that one failure undoes only its own.
+
+        Returns the last error. What is left of the event is run again without those that
+        succeeded.
+        """
+        failure: Exception | None = None
+        for handler in handlers:
+            error: Exception | None = None
+            try:
+                with transaction.atomic(using=self.using):
+                    self.call(handler, number)
+            except Exception as raised:
+                if ledger.is_transient(raised):
+                    raise
+                error = raised
+            if self.run is not None:
+                self.run.row(self.event, error).save(force_insert=True, using=self.using)
+            if error is not None and not isinstance(error, Ignore):
+                failure = error
+        return failure
+
+    def end(self, outcome: Outcome, value: Any = None, error: Exception | None = None) -> Result:
+        """Write the delivery's row into the transaction."""
+        result = Result(outcome, self.event, error, value, recorded=True)
+        report = self.work.report
+        report.outcome = outcome
+        if error is not None:
+            report.status = answered_status(self.work, error)
+        elif result.response is not None:
+            report.status = result.response.status_code
+        else:
+            report.status = self.work.provider.answer_status(outcome)
+        report.save(self.event, self.using)
+        return result
+
+
+class FirstRun(AtomicRun):
+    """The event's row is inserted as processed, and seen by nobody until the commit."""
+
+    def claim_and_run(self) -> Result | None:
+        """Insert the row, then run the handlers."""
+        event, handlers = self.event, self.work.handlers
+        event.status = EventStatus.PROCESSED if handlers else EventStatus.IGNORED
+        event.processed_at = timezone.now()
+        event.attempts = 1 if handlers else 0
+        event.handled_by = handlers[0].name[:255] if len(handlers) == 1 else ""
+        if not self.insert():
+            return None
+        self.claimed = True
+        if len(handlers) > 1:
+            failure = self.call_each(handlers, 1)
+            if failure is not None:
+                changes = changes_after(failure, 1, self.work.provider)
+                ledger.finish(event, body=event.body, **changes)
+                return self.end(Outcome.FAILED, error=failure)
+            return self.end(Outcome.PROCESSED)
+        value = self.call(handlers[0], 1) if handlers else None
+        if self.work.replay_response:
+            ledger.finish(event, **remembered(value))
+        return self.end(Outcome.PROCESSED if handlers else Outcome.IGNORED, value)
+
+    def insert(self) -> bool:
+        """Insert the row; without its body where only unfinished events keep theirs."""
+        event, provider = self.event, self.work.provider
+        body = event.body
+        if provider.store_body == "unfinished":
+            event.body = None
+        events = WebhookEvent.objects.using(self.using)
+        inserted = events.insert_once(event, find_twin=provider.same_body == "flag")
+        event.body = body
+        if inserted.twin is not None:
+            self.work.report.conflict = True
+            self.work.report.note = f"same body as event {inserted.twin}, under another id"
+        return inserted.won
+
+
+class SecondRun(AtomicRun):
+    """An event that was stored unfinished is locked, and run from its stored bytes."""
+
+    def claim_and_run(self) -> Result | None:
+        """Lock the row, then run the handlers that have not succeeded yet."""
+        assert self.stored is not None  # noqa: S101
+        locked = WebhookEvent.objects.using(self.using).lock(self.stored.pk)
+        if locked is None or (
+            locked.status == EventStatus.PROCESSING and not locked.lease_has_expired
+        ):
+            return None
+        if locked.is_finished:
+            return Result(Outcome.DUPLICATE, locked)
+        self.event = read_stored(locked, self.work.provider)
+        self.claimed = True
+        self.work.prepare(locked)
+        number = locked.attempts + 1
+        handlers = remaining(locked, self.work.handlers)
+        if len(handlers) > 1:
+            failure = self.call_each(handlers, number)
+            if failure is not None:
+                ledger.finish(locked, **changes_after(failure, number, self.work.provider))
+                return self.end(Outcome.FAILED, error=failure)
+            return self.done(number)
+        value = None
+        if handlers:
+            value = self.call(handlers[0], number)
+            assert self.run is not None  # noqa: S101
+            self.run.row(locked).save(force_insert=True, using=self.using)
+        return self.done(number, value)
+
+    def done(self, number: int, value: Any = None) -> Result:
+        """Write that the event has been processed, or ignored if nobody wants it any more."""
+        handlers = self.work.handlers
+        changes: dict[str, object] = {
+            "status": EventStatus.PROCESSED if handlers else EventStatus.IGNORED,
+            "attempts": number,
+            "processed_at": timezone.now(),
+            "next_attempt_at": None,
+            "last_error": "",
+        }
+        if self.work.replay_response:
+            changes |= remembered(value)
+        if self.work.provider.store_body == "unfinished":
+            changes["body"] = None
+        body = self.event.body
+        ledger.finish(self.event, **changes)
+        self.event.body = body
+        return self.end(Outcome.PROCESSED if handlers else Outcome.IGNORED, value)

@@ -1,0 +1,207 @@
+"""In the request, under a lease: for handlers whose work no transaction can undo."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connections, transaction
+from django.utils import timezone
+
+from .. import ledger
+from ..enums import EventStatus, Outcome
+from ..exceptions import Ignore, LeaseLost, StoreUnavailable
+from ..handlers import Handler
+from ..models import WebhookEvent
+from ..stores import LeaseStore, lease_store
+from .failures import answered_status, is_unproven, outcome_of
+from .heartbeat import heartbeat
+from .inline import meet
+from .responses import remembered
+from .runs import Run, call, changes_after, patience, read_stored, remaining
+from .work import Result, Work
+
+
+@dataclass
+class Claim:
+    """An event that this delivery may run, and the token that proves it."""
+
+    event: WebhookEvent
+    token: str
+
+
+def deliver_leased(event: WebhookEvent, work: Work) -> Result:
+    """Run an event's handlers under a lease, waiting a bounded time for somebody who holds it.
+
+    Raises StoreUnavailable, or the database's own error, when nothing could be claimed.
+    """
+    store = lease_store()
+    stored: WebhookEvent | None = None
+    for _ in patience(work.provider.wait):
+        claim = _claim_new(event, work, store)
+        if claim is None:
+            stored = ledger.find(event, with_response=work.replay_response)
+            if stored is None:
+                continue
+            met = meet(event, stored, work)
+            if met is not None:
+                return met
+            claim = _claim_stored(stored, work, store)
+        if claim is not None:
+            return LeasedRun(claim, work, store).run_all()
+    return Result(Outcome.IN_PROGRESS, stored)
+
+
+def _claim_new(event: WebhookEvent, work: Work, store: LeaseStore) -> Claim | None:
+    """Insert the event's row with the lease in it."""
+    token, lease = ledger.new_token(), work.provider.lease
+    if not store.acquire(event.dedupe_key, token, lease):
+        return None
+    event.status = EventStatus.PROCESSING
+    event.attempts = 1
+    event.lease_token = token
+    event.lease_expires_at = timezone.now() + lease
+    won = False
+    try:
+        events = WebhookEvent.objects.using(ledger.alias())
+        inserted = events.insert_once(event, find_twin=work.provider.same_body == "flag")
+        won = inserted.won
+    finally:
+        if not won:
+            _release(store, event.dedupe_key, token)
+    if inserted.twin is not None:
+        work.report.conflict = True
+        work.report.note = f"same body as event {inserted.twin}, under another id"
+    return Claim(event, token) if won else None
+
+
+def _claim_stored(stored: WebhookEvent, work: Work, store: LeaseStore) -> Claim | None:
+    """Take over an unfinished event whose lease is free."""
+    token, lease = ledger.new_token(), work.provider.lease
+    if not store.acquire(stored.dedupe_key, token, lease):
+        return None
+    taken = False
+    try:
+        taken = ledger.take(stored, token, lease, exclusive=store.exclusive)
+    finally:
+        if not taken:
+            _release(store, stored.dedupe_key, token)
+    if not taken:
+        return None
+    whole = WebhookEvent.objects.using(ledger.alias()).get(pk=stored.pk)
+    work.prepare(read_stored(whole, work.provider))
+    return Claim(whole, token)
+
+
+def _release(store: LeaseStore, key: str, token: str) -> None:
+    """Give a lease back; a store that fails here only costs the time until it runs out."""
+    try:
+        store.release(key, token)
+    except StoreUnavailable:
+        pass
+
+
+class LeasedRun:
+    """The handlers of a claimed event, each finished behind the fence of the lease's token."""
+
+    def __init__(self, claim: Claim, work: Work, store: LeaseStore) -> None:
+        self.event = claim.event
+        self.token = claim.token
+        self.work = work
+        self.store = store
+        self.using = ledger.alias()
+
+    def run_all(self) -> Result:
+        """Run what is left of the event, and write how it ended if the lease is still ours."""
+        event = self.event
+        error: Exception | None = None
+        value: Any = None
+        handlers = self.work.handlers
+        try:
+            if event.attempts > 1:
+                handlers = remaining(event, handlers)
+            with heartbeat(self.store, event.dedupe_key, self.token, self.work.provider.lease):
+                for handler in handlers:
+                    try:
+                        value = self.call(handler)
+                    except LeaseLost:
+                        raise
+                    except Exception as raised:
+                        if not isinstance(raised, Ignore) or len(handlers) == 1:
+                            error = raised
+            return self.end(value, error)
+        except LeaseLost:
+            return self.overtaken(error)
+        finally:
+            _release(self.store, event.dedupe_key, self.token)
+
+    def call(self, handler: Handler) -> Any:
+        """Run one handler and store its run; an atomic one commits together with its run."""
+        run = Run(handler, self.event.attempts)
+        try:
+            if handler.atomic:
+                with ledger.own_transaction(self.using):
+                    value = call(handler, self.event)
+                    self.fence()
+                    run.row(self.event).save(force_insert=True, using=self.using)
+                return value
+            value = call(handler, self.event)
+        except LeaseLost:
+            raise
+        except Exception as error:
+            connections[self.using].close_if_unusable_or_obsolete()
+            run.row(self.event, error).save(force_insert=True, using=self.using)
+            raise
+        run.row(self.event).save(force_insert=True, using=self.using)
+        return value
+
+    def fence(self) -> None:
+        """Raise LeaseLost if the row no longer carries our token.
+
+        Called last in a transaction: the row stays locked from here to the commit and no longer.
+        """
+        mine = WebhookEvent.objects.using(self.using).held_by(self.event.pk, self.token)
+        if mine.update(lease_token=self.token) != 1:
+            raise LeaseLost(f"The lease on event {self.event.pk} ran out.")
+
+    def end(self, value: Any, error: Exception | None) -> Result:
+        """Write how the event and the delivery ended. Raises LeaseLost."""
+        event, work, report = self.event, self.work, self.work.report
+        if error is not None and event.attempts == 1 and is_unproven(error, work):
+            WebhookEvent.objects.using(self.using).held_by(event.pk, self.token).delete()
+            return Result(Outcome.REJECTED, error=error, unproven=True)
+        if error is None:
+            changes: dict[str, object] = {
+                "status": EventStatus.PROCESSED if work.handlers else EventStatus.IGNORED,
+                "processed_at": timezone.now(),
+                "next_attempt_at": None,
+                "last_error": "",
+            }
+            if work.replay_response:
+                changes |= remembered(value)
+            if work.provider.store_body == "unfinished":
+                changes["body"] = None
+            report.outcome = Outcome.PROCESSED if work.handlers else Outcome.IGNORED
+        else:
+            changes = changes_after(error, event.attempts, work.provider)
+            report.outcome = outcome_of(error)
+        result = Result(report.outcome, event, error, value, recorded=True)
+        if error is not None:
+            report.status = answered_status(work, error)
+        elif result.response is not None:
+            report.status = result.response.status_code
+        else:
+            report.status = work.provider.answer_status(report.outcome)
+        body = event.body
+        with transaction.atomic(using=self.using):
+            ledger.finish(event, self.token, **changes)
+            report.save(event, self.using)
+        event.body = body
+        return result
+
+    def overtaken(self, error: Exception | None) -> Result:
+        """Somebody else holds the event by now; what became of it is theirs to say."""
+        self.work.report.note = "the lease ran out while the handler ran"
+        stored = WebhookEvent.objects.using(self.using).filter(pk=self.event.pk).first()
+        finished = stored is not None and stored.is_finished
+        return Result(Outcome.DUPLICATE if finished else Outcome.IN_PROGRESS, stored, error)

@@ -1,0 +1,119 @@
+"""Runs of handlers: calling them, and writing down how it went."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpResponseBase
+from django.utils import timezone
+
+from .. import ledger
+from ..enums import EventStatus
+from ..exceptions import Ignore, Reject, Retry
+from ..handlers import Handler
+from ..models import MAX_ERROR, MAX_TRACEBACK, HandlerRun, WebhookEvent, displayable
+from ..providers import Incoming, Provider
+from .responses import rendered
+from .work import ViewFailed
+
+#: Seconds between two looks at an event that somebody else is running: first and longest.
+FIRST_PAUSE = 0.005
+LONGEST_PAUSE = 0.1
+FIRST_ERROR_STATUS = 400
+
+
+def patience(wait: float) -> Iterator[None]:
+    """Yield at once and then again, ever more rarely, until `wait` seconds have passed."""
+    deadline = time.monotonic() + wait
+    pause = FIRST_PAUSE
+    while True:
+        yield
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return
+        time.sleep(min(pause, left))
+        pause = min(pause * 2, LONGEST_PAUSE)
+
+
+@dataclass
+class Run:
+    """One run while it lasts."""
+
+    handler: Handler
+    number: int
+    started_at: datetime = field(default_factory=timezone.now)
+
+    def row(self, event: WebhookEvent, error: BaseException | None = None) -> HandlerRun:
+        """The run's row, now that it has ended. `Ignore` is a way to succeed."""
+        run = HandlerRun(
+            event=event,
+            handler=self.handler.name[:255],
+            number=self.number,
+            started_at=self.started_at,
+            finished_at=timezone.now(),
+        )
+        if error is not None and not isinstance(error, Ignore):
+            run.error_class = type(error).__name__[:255]
+            run.error_message = displayable(str(error), MAX_ERROR)
+            run.traceback = displayable(
+                "".join(traceback.format_exception(error))[-MAX_TRACEBACK:], MAX_TRACEBACK
+            )
+        return run
+
+
+def call(handler: Handler, event: WebhookEvent) -> Any:
+    """Call a handler; a response that it returns is rendered, and one of 400 or more is a failure.
+
+    Raises what the handler raises, or ViewFailed.
+    """
+    value = handler(event)
+    if isinstance(value, HttpResponseBase):
+        rendered(value)
+        if value.status_code >= FIRST_ERROR_STATUS:
+            raise ViewFailed(value)
+    return value
+
+
+def remaining(event: WebhookEvent, handlers: list[Handler]) -> list[Handler]:
+    """The handlers of an event that have not succeeded on it yet."""
+    done = set(
+        HandlerRun.objects.using(ledger.alias())
+        .filter(event=event, finished_at__isnull=False, error_class="")
+        .values_list("handler", flat=True)
+    )
+    return [handler for handler in handlers if handler.name[:255] not in done]
+
+
+def status_after(error: BaseException, attempts: int, provider: Provider) -> EventStatus:
+    """Where an event stands after a run that ended in `error`."""
+    if isinstance(error, Ignore):
+        return EventStatus.IGNORED
+    if isinstance(error, Reject) or attempts >= provider.max_attempts:
+        return EventStatus.DEAD
+    return EventStatus.FAILED
+
+
+def changes_after(error: BaseException, attempts: int, provider: Provider) -> dict[str, Any]:
+    """The columns of an event that a failed run changes."""
+    status = status_after(error, attempts, provider)
+    ignored = status == EventStatus.IGNORED
+    return {
+        "status": status,
+        "attempts": attempts,
+        "processed_at": timezone.now() if ignored else None,
+        "handled_by": "",
+        "last_error": "" if ignored else ledger.error_text(error),
+        "next_attempt_at": timezone.now() + error.after if isinstance(error, Retry) else None,
+    }
+
+
+def read_stored(event: WebhookEvent, provider: Provider) -> WebhookEvent:
+    """Let a stored event's `data` be read from its own body as the provider reads it."""
+    incoming = Incoming.stored(bytes(event.body or b""), event.content_type)
+    event.read_data_with(lambda: provider.payload(incoming))
+    return event

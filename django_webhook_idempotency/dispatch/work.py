@@ -1,0 +1,116 @@
+"""What a delivery asks for, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.http import HttpResponseBase
+from django.utils import timezone
+
+from ..enums import Outcome
+from ..exceptions import WebhookError
+from ..handlers import Handler
+from ..models import WebhookDelivery, WebhookEvent
+from ..providers import Provider, Redelivery
+
+
+class ViewFailed(WebhookError):
+    """A decorated view answered with an error status; what it wrote is undone."""
+
+    def __init__(self, response: HttpResponseBase) -> None:
+        super().__init__(f"The view answered {response.status_code}.")
+        self.response = response
+
+
+@dataclass
+class DeliveryReport:
+    """One delivery while it is being handled; becomes its row at the end.
+
+    `headers` are those worth keeping, already redacted.
+    """
+
+    provider: Provider
+    headers: Mapping[str, str] = field(default_factory=dict)
+    redelivery: Redelivery = field(default_factory=Redelivery)
+    body_digest: str = ""
+    secret_fingerprint: str = ""
+    received_at: datetime = field(default_factory=timezone.now)
+    started: float = field(default_factory=time.monotonic)
+    outcome: Outcome = Outcome.REJECTED
+    status: int = 0
+    conflict: bool = False
+    note: str = ""
+
+    @property
+    def duration(self) -> timedelta:
+        """The time since the delivery arrived."""
+        return timedelta(seconds=time.monotonic() - self.started)
+
+    def save(self, event: WebhookEvent | None, using: str) -> None:
+        """Write the row unless the provider's deliveries aren't kept."""
+        if self.provider.store_deliveries:
+            self.row(event).save(force_insert=True, using=using)
+
+    def row(self, event: WebhookEvent | None) -> WebhookDelivery:
+        """The delivery's row as things stand now."""
+        return WebhookDelivery(
+            event=event,
+            provider=self.provider.key,
+            received_at=self.received_at,
+            outcome=self.outcome,
+            status=self.status,
+            duration=self.duration,
+            retry_number=self.redelivery.number,
+            retry_reason=self.redelivery.reason,
+            headers=dict(self.headers),
+            body_digest=self.body_digest,
+            secret_fingerprint=self.secret_fingerprint,
+            conflict=self.conflict,
+            note=self.note[:255],
+        )
+
+
+@dataclass
+class Work:
+    """The handlers that an event needs and the terms they run on.
+
+    `prepare` is told which event is about to run, for a view that reads the request itself.
+    """
+
+    provider: Provider
+    handlers: list[Handler]
+    report: DeliveryReport
+    replay_response: bool = False
+    prepare: Callable[[WebhookEvent], None] = lambda event: None
+
+    @property
+    def atomic(self) -> bool:
+        """Whether every handler shares the event's transaction."""
+        return all(handler.atomic for handler in self.handlers)
+
+
+@dataclass
+class Result:
+    """What came of a delivery.
+
+    `recorded` says that its row is written already; `unproven` that nothing vouches for the
+    delivery, since no signature was asked for and the view itself refused it.
+    """
+
+    outcome: Outcome
+    event: WebhookEvent | None = None
+    error: BaseException | None = None
+    value: Any = None
+    recorded: bool = False
+    unproven: bool = False
+
+    @property
+    def response(self) -> HttpResponseBase | None:
+        """The answer that a decorated view made, if there is one."""
+        if isinstance(self.error, ViewFailed):
+            return self.error.response
+        return self.value if isinstance(self.value, HttpResponseBase) else None

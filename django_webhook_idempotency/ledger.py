@@ -1,0 +1,129 @@
+"""Policy: what a delivery means for the event it carries.
+
+New, a duplicate, still running, or unfinished and ours to run: decided here from one insert or
+one locked row, never from a check that something else could overtake.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from django.db import DatabaseError, connections, router, transaction
+from django.utils import timezone
+
+from .enums import EventStatus
+from .exceptions import InsideTransaction, LeaseLost
+from .models import MAX_ERROR, WebhookEvent, displayable
+
+#: PostgreSQL: serialization failure, deadlock.
+_TRANSIENT_SQLSTATES = frozenset({"40001", "40P01"})
+#: MySQL and MariaDB: deadlock, record changed since last read.
+_TRANSIENT_NUMBERS = frozenset({1213, 1020})
+#: How far `is_transient` follows the causes of an error.
+_MAX_CAUSES = 10
+
+
+def alias() -> str:
+    """The database that the ledger is written to, as the project's routers say."""
+    return router.db_for_write(WebhookEvent)
+
+
+def is_transient(error: BaseException | None) -> bool:
+    """Whether the database undid the transaction for a reason that a second try may not meet.
+
+    Looks through the exceptions that a handler may have wrapped around it.
+    """
+    for _ in range(_MAX_CAUSES):
+        if error is None:
+            return False
+        if isinstance(error, DatabaseError):
+            if getattr(error.__cause__, "sqlstate", None) in _TRANSIENT_SQLSTATES:
+                return True
+            if error.args and error.args[0] in _TRANSIENT_NUMBERS:
+                return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def require_no_transaction(using: str) -> None:
+    """Raise InsideTransaction where somebody opened a transaction around the receiver.
+
+    The ones that Django's test cases open don't count.
+    """
+    for block in connections[using].atomic_blocks:
+        if not getattr(block, "_from_testcase", False):
+            raise InsideTransaction(
+                "A transaction is open around the webhook receiver, which has to commit by "
+                "itself. Put @idempotent_webhook outermost, above api_view and every other "
+                "decorator, or take the view out of ATOMIC_REQUESTS with "
+                "@transaction.non_atomic_requests."
+            )
+
+
+@contextmanager
+def own_transaction(using: str) -> Iterator[None]:
+    """A transaction that is the outermost, so that its end is a commit.
+
+    Raises InsideTransaction where somebody opened one around it.
+    """
+    require_no_transaction(using)
+    with transaction.atomic(using=using, durable=True):
+        yield
+
+
+def new_token() -> str:
+    """A fresh fencing token."""
+    return secrets.token_hex(16)
+
+
+def find(event: WebhookEvent, *, with_response: bool = False) -> WebhookEvent | None:
+    """The stored event that a delivery is about, without its body."""
+    events = WebhookEvent.objects.using(alias())
+    events = events.defer("body") if with_response else events.defer("body", "response_body")
+    matches = events.same(event.dedupe_key, event.secondary_key)
+    # Both keys may match different rows; the one with the same id is the event itself.
+    found = list(matches[:2])
+    return min(found, key=lambda match: match.dedupe_key != event.dedupe_key, default=None)
+
+
+def take(stored: WebhookEvent, token: str, lease: timedelta, *, exclusive: bool) -> bool:
+    """Claim an unfinished event under a lease; False if it is finished or somebody holds it.
+
+    With `exclusive`, the store has already decided and the row's own lease doesn't count.
+    """
+    now = timezone.now()
+    events = WebhookEvent.objects.using(alias()).filter(pk=stored.pk)
+    events = events.unfinished() if exclusive else events.free(now)
+    taken = events.update(
+        status=EventStatus.PROCESSING,
+        lease_token=token,
+        lease_expires_at=now + lease,
+        attempts=stored.attempts + 1,
+        next_attempt_at=None,
+    )
+    return taken == 1
+
+
+def finish(event: WebhookEvent, token: str = "", **changes: object) -> None:
+    """Write what became of a claimed event: the one conditional update of each transition.
+
+    `token` is the lease's; without one, the row must be locked by the caller's transaction.
+    Raises LeaseLost if the claim is somebody else's by now.
+    """
+    events = WebhookEvent.objects.using(alias())
+    mine = events.held_by(event.pk, token) if token else events.filter(pk=event.pk)
+    changes = {"lease_token": "", "lease_expires_at": None, **changes}
+    if mine.update(**changes) != 1:
+        raise LeaseLost(f"The lease on {event.provider} event {event.pk} ran out.")
+    for name, value in changes.items():
+        setattr(event, name, value)
+
+
+def error_text(error: BaseException) -> str:
+    """One line on an error, fit to be stored."""
+    return displayable(f"{type(error).__name__}: {error}", MAX_ERROR)
+
+

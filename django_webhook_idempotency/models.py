@@ -1,0 +1,199 @@
+"""The ledger: one row an event, one a delivery, one a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from django.db import models
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from .enums import FINISHED, EventStatus, Outcome
+from .querysets import WebhookDeliveryQuerySet, WebhookEventQuerySet
+
+#: Error texts are cut to this many characters before they are stored.
+MAX_ERROR = 2_000
+MAX_TRACEBACK = 20_000
+
+
+def displayable(text: str, length: int = 255) -> str:
+    """Text that every database stores: no NUL, no lone surrogate, at most `length` characters."""
+    clean = text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+    return clean[:length]
+
+
+def digest_of(*parts: str) -> str:
+    """SHA-256 hex over length-prefixed parts, so that no two lists of parts look alike."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "big"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+class WebhookEvent(models.Model):
+    """What happened at a provider; unique by (provider, scope, event id)."""
+
+    provider = models.CharField(_("provider"), max_length=64)
+    scope = models.CharField(_("scope"), max_length=255, blank=True)
+    event_id = models.CharField(_("event id"), max_length=255)
+    dedupe_key = models.CharField(_("dedupe key"), max_length=64, editable=False)
+    secondary_key = models.CharField(
+        _("secondary key"), max_length=64, null=True, blank=True, editable=False
+    )
+    content_key = models.CharField(
+        _("content key"), max_length=64, null=True, blank=True, editable=False
+    )
+    event_type = models.CharField(_("event type"), max_length=255, blank=True)
+    status = models.CharField(_("status"), max_length=16, choices=EventStatus.choices)
+    body = models.BinaryField(_("body"), null=True, blank=True)
+    body_digest = models.CharField(_("body digest"), max_length=64, blank=True)
+    content_type = models.CharField(_("content type"), max_length=255, blank=True)
+    received_at = models.DateTimeField(_("received at"), default=timezone.now)
+    processed_at = models.DateTimeField(_("processed at"), null=True, blank=True)
+    attempts = models.PositiveIntegerField(_("attempts"), default=0)
+    next_attempt_at = models.DateTimeField(_("next attempt at"), null=True, blank=True)
+    lease_token = models.CharField(
+        _("lease token"), max_length=32, blank=True, default="", editable=False
+    )
+    lease_expires_at = models.DateTimeField(_("lease expires at"), null=True, blank=True)
+    last_error = models.TextField(_("last error"), blank=True)
+    #: The handler of an event that it processed alone at the first try: that run has no
+    #: `HandlerRun` row, since the event's own row says all of it.
+    handled_by = models.CharField(_("handled by"), max_length=255, blank=True)
+    response_status = models.PositiveSmallIntegerField(_("answered"), null=True, blank=True)
+    response_content_type = models.CharField(
+        _("answered content type"), max_length=255, blank=True
+    )
+    response_body = models.BinaryField(_("answered body"), null=True, blank=True)
+
+    objects = WebhookEventQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = _("webhook event")
+        verbose_name_plural = _("webhook events")
+        constraints = [
+            models.UniqueConstraint(fields=["dedupe_key"], name="webhook_event_dedupe_key"),
+            models.UniqueConstraint(fields=["secondary_key"], name="webhook_event_secondary_key"),
+        ]
+        indexes = [
+            models.Index(fields=["content_key"], name="webhook_event_content"),
+            models.Index(fields=["event_id"], name="webhook_event_event_id"),
+            models.Index(fields=["status", "id"], name="webhook_event_status"),
+            models.Index(fields=["provider", "id"], name="webhook_event_provider"),
+            models.Index(fields=["received_at"], name="webhook_event_received"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.provider} {self.event_id}"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether a copy of this event is a duplicate."""
+        return self.status in FINISHED
+
+    @property
+    def lease_has_expired(self) -> bool:
+        """Whether nobody holds a live lease on this event."""
+        return self.lease_expires_at is None or self.lease_expires_at <= timezone.now()
+
+    @property
+    def type(self) -> str:
+        """The event type, as handlers are registered for."""
+        return self.event_type
+
+    @property
+    def data(self) -> Any:
+        """The payload, parsed once; the bytes stay in `body`."""
+        if not hasattr(self, "_data"):
+            loader: Callable[[], Any] = getattr(self, "_loader", self._parse_body)
+            self._data = loader()
+        return self._data
+
+    def read_data_with(self, loader: Callable[[], Any]) -> None:
+        """Let the provider say how `data` is read from the body."""
+        self._loader = loader
+
+    def _parse_body(self) -> Any:
+        return json.loads(bytes(self.body or b""))
+
+    def idempotency_key(self, name: str = "") -> str:
+        """A key that is the same in every run of this event, to pass on to another API.
+
+        `name` tells several calls of one handler apart.
+        """
+        return digest_of("idempotency", self.dedupe_key, name)
+
+
+class WebhookDelivery(models.Model):
+    """One HTTP request that carried an event; written once and never consulted to decide."""
+
+    # No constraint in the database: checking it would lock the event's row, and a copy would
+    # wait for the handler that holds it.
+    event = models.ForeignKey(
+        WebhookEvent,
+        verbose_name=_("event"),
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        db_constraint=False,
+        related_name="deliveries",
+    )
+    provider = models.CharField(_("provider"), max_length=64)
+    received_at = models.DateTimeField(_("received at"), default=timezone.now)
+    outcome = models.CharField(_("outcome"), max_length=16, choices=Outcome.choices)
+    status = models.PositiveSmallIntegerField(_("answered"))
+    duration = models.DurationField(_("duration"), default=timedelta(0))
+    retry_number = models.PositiveSmallIntegerField(_("retry number"), null=True, blank=True)
+    retry_reason = models.CharField(_("retry reason"), max_length=64, blank=True)
+    headers = models.JSONField(_("headers"), default=dict, blank=True)
+    body_digest = models.CharField(_("body digest"), max_length=64, blank=True)
+    secret_fingerprint = models.CharField(_("secret"), max_length=8, blank=True)
+    conflict = models.BooleanField(_("body differs"), default=False)
+    note = models.CharField(_("note"), max_length=255, blank=True)
+
+    objects = WebhookDeliveryQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = _("webhook delivery")
+        verbose_name_plural = _("webhook deliveries")
+        indexes = [
+            models.Index(fields=["outcome", "provider", "id"], name="webhook_delivery_outcome"),
+            models.Index(fields=["provider", "id"], name="webhook_delivery_provider"),
+            models.Index(fields=["received_at"], name="webhook_delivery_received"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.provider} {self.outcome}"
+
+
+class HandlerRun(models.Model):
+    """One execution of one handler for one event."""
+
+    event = models.ForeignKey(
+        WebhookEvent, verbose_name=_("event"), on_delete=models.CASCADE, related_name="runs"
+    )
+    handler = models.CharField(_("handler"), max_length=255)
+    number = models.PositiveIntegerField(_("number"))
+    started_at = models.DateTimeField(_("started at"))
+    finished_at = models.DateTimeField(_("finished at"), null=True, blank=True)
+    error_class = models.CharField(_("error"), max_length=255, blank=True)
+    error_message = models.TextField(_("error message"), blank=True)
+    traceback = models.TextField(_("traceback"), blank=True)
+
+    class Meta:
+        verbose_name = _("handler run")
+        verbose_name_plural = _("handler runs")
+
+    def __str__(self) -> str:
+        return f"{self.handler} #{self.number}"
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the handler returned and what it wrote was committed."""
+        return self.finished_at is not None and not self.error_class

@@ -1,0 +1,213 @@
+"""The path of a delivery: read, verify, identify, claim, dispatch, answer."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError
+from django.http import HttpRequest, HttpResponseBase
+from django.views.decorators.debug import sensitive_variables
+
+from . import answers
+from .conf import conf
+from .dispatch.deliveries import record, record_stranger
+from .dispatch.inline import deliver_atomic
+from .dispatch.leased import deliver_leased
+from .dispatch.work import DeliveryReport, Result, Work
+from .enums import EventStatus, Outcome
+from .exceptions import BodyTooLarge, MalformedWebhook, StoreUnavailable
+from .handlers import Handler
+from .ledger import alias, require_no_transaction
+from .models import WebhookEvent, digest_of, displayable
+from .providers import Answer, Identity, Incoming, Provider
+from .reading import kept_headers, plain_request, read
+from .reporting import announce, log_delivery, logger
+
+Key = Callable[[Any], str]
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """Everything about one place that receives webhooks.
+
+    `resolve` makes the provider; `handlers` picks the handlers of an event; `key` replaces the
+    provider's own event id; `scope` is the one in the URL; `prepare` is told which event is about
+    to run.
+    """
+
+    resolve: Callable[[], Provider]
+    handlers: Callable[[WebhookEvent], Sequence[Handler]]
+    scope: str = ""
+    key: Key | None = None
+    replay_response: bool = False
+    prepare: Callable[[WebhookEvent], None] = lambda event: None
+
+    def receive(self, request: Any) -> HttpResponseBase:
+        """Handle one request from its bytes to its answer.
+
+        Never raises what a delivery, a mistake in the settings or an unreachable service causes:
+        the last two are answered 503, and the provider comes back.
+        """
+        try:
+            provider = self.resolve()
+            return Reception(self, provider, DeliveryReport(provider)).receive(
+                plain_request(request)
+            )
+        except ImproperlyConfigured as error:
+            logger.critical("webhook receiver misconfigured: %s", error)
+            return answers.unavailable("misconfigured")
+        except (DatabaseError, StoreUnavailable) as error:
+            logger.error(
+                "webhook not accepted, storage is away: error=%s", type(error).__name__
+            )
+            return answers.unavailable("unavailable")
+
+
+@dataclass(frozen=True)
+class Reception:
+    """One request on its way through a receiver."""
+
+    receiver: Receiver
+    provider: Provider
+    report: DeliveryReport
+
+    def receive(self, request: HttpRequest) -> HttpResponseBase:
+        """Read it, then verify and dispatch it, or say why not."""
+        refusal = answers.wrong_request(request, self.provider)
+        if refusal is not None:
+            return refusal
+        self.report.headers = kept_headers(request, self.provider)
+        try:
+            incoming = read(request, self.provider)
+            self.report.redelivery = self.provider.redelivery(incoming)
+            answer = self.provider.unsigned_handshake(incoming)
+            if answer is not None:
+                return self._shake_hands(answer)
+            return self._verify(request, incoming)
+        except BodyTooLarge as error:
+            return self._refuse(Outcome.TOO_LARGE, str(error))
+        except MalformedWebhook as error:
+            return self._refuse(Outcome.MALFORMED, str(error))
+
+    @sensitive_variables("secrets", "verdict")
+    def _verify(self, request: HttpRequest, incoming: Incoming) -> HttpResponseBase:
+        provider, report = self.provider, self.report
+        if provider.is_signed:
+            secrets = provider.live_secrets(self.receiver.scope)
+            verdict = provider.verify(incoming.message, secrets, time.time())
+            if verdict.secret is None or verdict.reason is not None:
+                return self._refuse(Outcome.REJECTED, str(verdict.reason or ""))
+            report.secret_fingerprint = verdict.secret.fingerprint
+            answer = provider.handshake(incoming)
+            if answer is not None:
+                return self._shake_hands(answer)
+        report.body_digest = provider.body_digest(incoming.body)
+        return self._dispatch(self._event(request, incoming))
+
+    def _event(self, request: HttpRequest, incoming: Incoming) -> WebhookEvent:
+        """The event that a verified delivery carries, not yet stored. Raises MalformedWebhook."""
+        provider, report = self.provider, self.report
+        identity = self._identify(request, incoming)
+        scope = self._whole_scope(identity)
+        event = WebhookEvent(
+            provider=provider.key,
+            scope=displayable(scope),
+            event_id=displayable(identity.event_id),
+            dedupe_key=digest_of(provider.key, scope, identity.event_id),
+            event_type=displayable(identity.event_type),
+            status=EventStatus.PENDING,
+            body=incoming.body,
+            body_digest=report.body_digest,
+            content_type=displayable(request.META.get("CONTENT_TYPE", "")),
+            received_at=report.received_at,
+        )
+        if identity.secondary:
+            event.secondary_key = digest_of("secondary", provider.key, scope, identity.secondary)
+        if provider.same_body != "allow":
+            event.content_key = digest_of("content", provider.key, scope, report.body_digest)
+        if provider.same_body == "refuse":
+            event.secondary_key = event.content_key
+        event.read_data_with(lambda: provider.payload(incoming))
+        return event
+
+    def _identify(self, request: HttpRequest, incoming: Incoming) -> Identity:
+        provider, key = self.provider, self.receiver.key
+        if key is None:
+            identity = provider.identify(incoming)
+        else:
+            own = key(request)
+            identity = Identity(provider.usable_id(own if isinstance(own, str) else "", incoming))
+        if provider.secondary_key is not None:
+            secondary = provider.secondary_key(incoming)
+            identity = replace(identity, secondary=secondary or "")
+        return identity
+
+    def _whole_scope(self, identity: Identity) -> str:
+        """The scope in the URL and the provider's own; a slash can only stand between them."""
+        own = identity.scope.replace("%", "%25").replace("/", "%2F")
+        return f"{self.receiver.scope}/{own}" if self.receiver.scope else own
+
+    def _dispatch(self, event: WebhookEvent) -> HttpResponseBase:
+        if conf.processing_of(self.provider.key) != "inline":
+            raise ImproperlyConfigured(
+                "PROCESSING can only be 'inline' in this version. Remove the setting."
+            )
+        require_no_transaction(alias())
+        work = Work(
+            provider=self.provider,
+            handlers=list(self.receiver.handlers(event)),
+            report=self.report,
+            replay_response=self.receiver.replay_response,
+            prepare=self.receiver.prepare,
+        )
+        work.prepare(event)
+        deliver = deliver_atomic if work.atomic else deliver_leased
+        return self._answer(deliver(event, work), event)
+
+    def _answer(self, result: Result, event: WebhookEvent) -> HttpResponseBase:
+        """Answer a delivery that carried an event, then tell the log and the signals of it."""
+        report = self.report
+        report.outcome = result.outcome
+        response = answers.answer(
+            self.provider,
+            result,
+            event,
+            status=report.status if result.recorded else 0,
+            replay_response=self.receiver.replay_response,
+        )
+        report.status = response.status_code
+        if result.unproven:
+            record_stranger(report)
+        elif not result.recorded:
+            record(report, result.event)
+        about = result.event or event
+        log_delivery(report, about)
+        announce(result, about, report)
+        return response
+
+    def _shake_hands(self, answer: Answer) -> HttpResponseBase:
+        """Answer a handshake."""
+        self.report.status = answer.status
+        self._record_eventless(Outcome.HANDSHAKE)
+        return answers.exact(answer)
+
+    def _refuse(self, outcome: Outcome, note: str) -> HttpResponseBase:
+        """Refuse a delivery that carries no event that we could take."""
+        self.report.note = note
+        self.report.status = self.provider.answer_status(outcome)
+        self._record_eventless(outcome, logging.WARNING)
+        return answers.plain(self.report.status, outcome)
+
+    def _record_eventless(self, outcome: Outcome, level: int = logging.INFO) -> None:
+        """Store a delivery without an event; within bounds unless its signature held."""
+        self.report.outcome = outcome
+        if self.report.secret_fingerprint:
+            record(self.report, None)
+        else:
+            record_stranger(self.report)
+        log_delivery(self.report, None, level)

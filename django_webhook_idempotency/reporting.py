@@ -1,0 +1,73 @@
+"""Tell the log and the signals what became of a delivery; after its commit, never in its way."""
+
+from __future__ import annotations
+
+import logging
+
+from .dispatch.work import DeliveryReport, Result
+from .enums import EventStatus, Outcome
+from .models import WebhookEvent
+from .signals import (
+    webhook_dead,
+    webhook_duplicate,
+    webhook_failed,
+    webhook_processed,
+    webhook_received,
+)
+
+logger = logging.getLogger("django_webhook_idempotency")
+
+_FIELDS = (
+    "webhook provider=%s event=%s type=%s outcome=%s status=%s retry=%s reason=%s "
+    "duration_ms=%.1f conflict=%s"
+)
+
+
+def _word(text: str) -> str:
+    """Text from outside as one word of a log line: no white space, nothing unprintable."""
+    return "".join(mark if mark.isprintable() and mark != " " else "?" for mark in text[:100]) or "-"
+
+
+def log_delivery(
+    report: DeliveryReport, event: WebhookEvent | None, level: int = logging.INFO
+) -> None:
+    """Write one line on a delivery; no payload, header or secret is in it."""
+    if report.outcome == Outcome.FAILED:
+        level = logging.ERROR
+    elif report.conflict or report.outcome == Outcome.REJECTED:
+        level = logging.WARNING
+    logger.log(
+        level,
+        _FIELDS,
+        report.provider.key,
+        _word(event.event_id) if event else "-",
+        _word(event.event_type) if event else "-",
+        report.outcome.value,
+        report.status,
+        report.redelivery.number if report.redelivery.number is not None else "-",
+        _word(report.redelivery.reason),
+        report.duration.total_seconds() * 1000,
+        "yes" if report.conflict else "no",
+    )
+    deadline = report.provider.deadline
+    if deadline is not None and report.duration.total_seconds() > deadline:
+        logger.warning(
+            "webhook answered too late: provider=%s took %.1f s of %.1f s",
+            report.provider.key,
+            report.duration.total_seconds(),
+            deadline,
+        )
+
+
+def announce(result: Result, event: WebhookEvent, report: DeliveryReport) -> None:
+    """Send the signals of a delivery; a receiver that raises is logged by Django, not raised."""
+    sent = {"sender": WebhookEvent, "event": event, "delivery": report}
+    webhook_received.send_robust(**sent)
+    if result.outcome == Outcome.PROCESSED:
+        webhook_processed.send_robust(**sent)
+    elif result.outcome == Outcome.DUPLICATE:
+        webhook_duplicate.send_robust(**sent)
+    elif result.outcome == Outcome.FAILED:
+        webhook_failed.send_robust(**sent, error=result.error)
+        if event.status == EventStatus.DEAD:
+            webhook_dead.send_robust(**sent, error=result.error)

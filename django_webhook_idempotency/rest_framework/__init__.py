@@ -1,0 +1,1 @@
+"""What lives with Django REST framework."""

@@ -1,0 +1,52 @@
+"""The receiving view for those who live in Django REST framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest, HttpResponseBase, UnreadablePostError
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from ..views import ReceivesWebhooks, open_to_providers
+
+
+class WebhookAPIView(ReceivesWebhooks, APIView):
+    """An `APIView` that receives webhooks: set `provider`, and override `handle` if you like.
+
+    The signature is what lets a delivery in; throttles and permissions of the project's own can
+    be set as on every `APIView`. The raw body is read before any of them can parse it.
+    """
+
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
+
+    @classmethod
+    def as_view(cls, **initkwargs: Any) -> Callable[..., HttpResponseBase]:
+        """As Django REST framework's, and takes the provider's options too, in lower case."""
+        overrides, rest = cls.split_options(initkwargs)
+        view: Callable[..., HttpResponseBase] = open_to_providers(
+            super().as_view(**rest, overrides=overrides)
+        )
+        return view
+
+    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
+        """Keep the raw body, which a parser would consume."""
+        try:
+            request.body  # noqa: B018
+        except (RequestDataTooBig, UnreadablePostError):
+            pass  # the receiver meets the same error and answers it
+        return super().initialize_request(request, *args, **kwargs)
+
+    def post(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Receive one delivery."""
+        return self.receive(request)
+
+    def http_method_not_allowed(
+        self, request: Request, *args: Any, **kwargs: Any
+    ) -> HttpResponseBase:
+        """The receiver knows which methods the provider uses."""
+        return self.receive(request)

@@ -1,0 +1,153 @@
+"""Class-based views: one place in `urls.py` that receives webhooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from asgiref.sync import iscoroutinefunction, sync_to_async
+from django.db import connections
+from django.http import Http404, HttpRequest, HttpResponseBase
+from django.utils.decorators import classonlymethod
+from django.utils.functional import classproperty
+from django.views import View
+
+from .conf import conf
+from .handlers import Handler, name_of, registry
+from .models import WebhookEvent
+from .providers import Provider, configured_provider, provider_class
+from .receiver import Receiver
+
+#: Options that the purge reads from the settings; on a view they would do nothing.
+NOT_ON_VIEWS = frozenset({"retention", "body_retention", "delivery_retention"})
+
+
+def open_to_providers(view: Any) -> Any:
+    """Mark the outermost callable: no CSRF token, no login, no transaction around it."""
+    view.csrf_exempt = True
+    view.login_required = False
+    view._non_atomic_requests = set(connections)
+    view.webhook_receiver = True
+    return view
+
+
+class ReceivesWebhooks:
+    """What Django's view and Django REST framework's have in common.
+
+    Override `handle` to take the events here; otherwise the functions registered with
+    `@webhook_handler` run. Every option of the provider can be set as a class attribute.
+    """
+
+    #: Slug of the provider; left empty, it is taken from the URL.
+    provider: ClassVar[str] = ""
+    #: Whether what `handle` writes commits together with the event.
+    atomic: ClassVar[bool] = True
+    #: Whether a copy is answered with the first answer's status and body.
+    replay_response: ClassVar[bool] = False
+    #: Options given to `as_view()`, under upper-case names.
+    overrides: Mapping[str, Any] = {}
+    kwargs: dict[str, Any]
+
+    def handle(self, event: WebhookEvent) -> Any:
+        """Take one event. Returning means done; raising means failed."""
+        raise TypeError("handle() is only called where a subclass defines it.")
+
+    @classmethod
+    def option_names(cls) -> set[str]:
+        """The provider options that can be set on this view."""
+        declared = provider_class(cls.provider) if cls.provider else Provider
+        return set(declared.options) - NOT_ON_VIEWS
+
+    @classmethod
+    def split_options(cls, initkwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Tell provider options, upper-case, from what the view class itself takes."""
+        names = cls.option_names()
+        chosen = {name: getattr(cls, name) for name in names if hasattr(cls, name)}
+        chosen |= {name: value for name, value in initkwargs.items() if name in names}
+        rest = {name: value for name, value in initkwargs.items() if name not in names}
+        return {name.upper(): value for name, value in chosen.items()}, rest
+
+    def receive(self, request: Any) -> HttpResponseBase:
+        """Handle one delivery. Raises Http404 for a provider that isn't configured."""
+        slug = self.provider or str(self.kwargs.get("provider", ""))
+        if not self.provider and slug not in conf.providers:
+            raise Http404(f"No provider {slug!r} is configured.")
+        receiver = Receiver(
+            resolve=lambda: configured_provider(slug, self.overrides),
+            handlers=self.find_handlers,
+            scope=str(self.kwargs.get("scope", "")),
+            replay_response=self.replay_response,
+        )
+        return receiver.receive(request)
+
+    def find_handlers(self, event: WebhookEvent) -> Sequence[Handler]:
+        """The handlers of an event: this view's own, else the registered ones."""
+        if type(self).handle is ReceivesWebhooks.handle:
+            return registry.find(event.provider, event.event_type)
+        return [Handler(self.handle, atomic=self.atomic, name=name_of(type(self)))]
+
+
+class WebhookView(ReceivesWebhooks, View):
+    """Receives the webhooks of one provider, or of the one that the URL names.
+
+    Asynchronous if `handle` is; `AsyncWebhookView` is for registered handlers under ASGI.
+    """
+
+    @classproperty
+    def view_is_async(cls) -> bool:  # noqa: N805
+        """Whether the view has to be awaited."""
+        return iscoroutinefunction(cls.handle)
+
+    @classonlymethod
+    def as_view(cls, **initkwargs: Any) -> Callable[..., HttpResponseBase]:
+        """As Django's, and takes the provider's options too, in lower case."""
+        overrides, rest = cls.split_options(initkwargs)
+        view: Callable[..., HttpResponseBase] = open_to_providers(
+            super().as_view(**rest, overrides=overrides)
+        )
+        return view
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """Every method goes to the receiver, which knows what the provider uses."""
+        if type(self).view_is_async:
+            return sync_to_async(self.receive)(request)
+        return self.receive(request)
+
+
+class AsyncWebhookView(WebhookView):
+    """The same, to be awaited; database work goes to a thread, handlers may be coroutines."""
+
+    @classproperty
+    def view_is_async(cls) -> bool:  # noqa: N805
+        """Always."""
+        return True
+
+
+class SanghoWebhookView(WebhookView):
+    """Receives Sangho's webhooks."""
+
+    provider = "sangho"
+
+
+class GitHubWebhookView(WebhookView):
+    """Receives GitHub's webhooks."""
+
+    provider = "github"
+
+
+class StripeWebhookView(WebhookView):
+    """Receives Stripe's webhooks."""
+
+    provider = "stripe"
+
+
+class SlackWebhookView(WebhookView):
+    """Receives Slack's events, slash commands and interactions."""
+
+    provider = "slack"
+
+
+class StandardWebhookView(WebhookView):
+    """Receives webhooks of any sender that follows Standard Webhooks."""
+
+    provider = "standard_webhooks"
