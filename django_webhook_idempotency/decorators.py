@@ -9,13 +9,13 @@ from typing import Any, TypeVar, cast
 from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
 from django.http import HttpRequest, HttpResponseBase
 
+from .entry import NOT_ON_VIEWS, open_to_providers
 from .handlers import Handler, name_of
 from .models import WebhookEvent
 from .providers import configured_provider
 from .providers.keyed import Keyed
 from .reading import plain_request
 from .receiver import Key, Receiver
-from .views import NOT_ON_VIEWS, open_to_providers
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -117,4 +117,4 @@ def _attach(request: HttpRequest, event: WebhookEvent) -> None:
     """
     request.webhook_event = event  # type: ignore[attr-defined]
     if event.body is not None:
-        request._body = bytes(event.body)  # type: ignore[attr-defined]
+        request._body = bytes(event.body)

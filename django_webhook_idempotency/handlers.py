@@ -93,8 +93,10 @@ def webhook_handler(
     after a rename, an event that had failed would run the handler again as a new one.
     """
     for pattern in patterns:
-        if "*" in pattern and pattern != "*" and not (
-            pattern.endswith(".*") and pattern.count("*") == 1
+        if (
+            "*" in pattern
+            and pattern != "*"
+            and not (pattern.endswith(".*") and pattern.count("*") == 1)
         ):
             raise ValueError(
                 f"Pattern {pattern!r} is not supported. Use a full type, 'prefix.*' or '*'."

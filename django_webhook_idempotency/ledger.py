@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 from django.db import DatabaseError, connections, router, transaction
 from django.utils import timezone
@@ -107,7 +108,7 @@ def take(stored: WebhookEvent, token: str, lease: timedelta, *, exclusive: bool)
     return taken == 1
 
 
-def finish(event: WebhookEvent, token: str = "", **changes: object) -> None:
+def finish(event: WebhookEvent, token: str = "", **changes: Any) -> None:
     """Write what became of a claimed event: the one conditional update of each transition.
 
     `token` is the lease's; without one, the row must be locked by the caller's transaction.
@@ -125,5 +126,3 @@ def finish(event: WebhookEvent, token: str = "", **changes: object) -> None:
 def error_text(error: BaseException) -> str:
     """One line on an error, fit to be stored."""
     return displayable(f"{type(error).__name__}: {error}", MAX_ERROR)
-
-

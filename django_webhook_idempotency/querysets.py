@@ -20,7 +20,7 @@ from .exceptions import StoreUnavailable
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
-    from .models import WebhookDelivery, WebhookEvent  # noqa: F401
+    from .models import WebhookDelivery, WebhookEvent
 
 #: MySQL and MariaDB error numbers: duplicate key, lock wait timeout, NOWAIT refused.
 _MYSQL_DUPLICATE = 1062
@@ -118,8 +118,8 @@ class WebhookEventQuerySet(models.QuerySet["WebhookEvent"]):
         values = [
             field.get_db_prep_save(getattr(event, field.attname), connection) for field in fields
         ]
-        names = ", ".join(connection.ops.quote_name(field.column) for field in fields)
-        insert = _INSERTS[connection.vendor]
+        names = ", ".join(connection.ops.quote_name(field.column or "") for field in fields)
+        insert = _INSERTS.get(connection.vendor, _insert_nowhere)
         try:
             inserted = insert(connection, names, values, event, find_twin)
         except DatabaseError as error:
@@ -145,12 +145,10 @@ def _returning(event: WebhookEvent, find_twin: bool) -> tuple[str, list[Any]]:
     )
 
 
-def _execute(
-    connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any]
-) -> Inserted:
+def _execute(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any]) -> Inserted:
     with connection.cursor() as cursor:
         cursor.execute(sql, params)
-        row = cursor.fetchone()
+        row: tuple[int, int | None] | None = cursor.fetchone()
     return Inserted(*row) if row else Inserted()
 
 
@@ -175,7 +173,7 @@ def _insert_postgresql(
     locks = " AND ".join(["pg_try_advisory_xact_lock(%s)"] * len(numbers))
     return _execute(
         connection,
-        f"INSERT INTO {event._meta.db_table} ({names}) SELECT {marks}"  # noqa: S608
+        f"INSERT INTO {event._meta.db_table} ({names}) SELECT {marks}"
         f" WHERE {locks} ON CONFLICT DO NOTHING{returning}",
         [*values, *numbers, *extra],
     )
@@ -255,21 +253,24 @@ def _is_key_conflict(error: DatabaseError, event: WebhookEvent) -> bool:
     return any(key in str(error.args[-1]) for key in keys)
 
 
-def _insert_nowhere(connection: BaseDatabaseWrapper, *rest: object) -> Inserted:
+def _insert_nowhere(
+    connection: BaseDatabaseWrapper,
+    names: str,
+    values: list[Any],
+    event: WebhookEvent,
+    find_twin: bool,
+) -> Inserted:
     raise StoreUnavailable(
         f"Database {connection.vendor!r} is not supported. "
         "Route the app's models to PostgreSQL, MariaDB, MySQL or SQLite."
     )
 
 
-class _Inserts(dict[str, Any]):
-    def __missing__(self, vendor: str) -> Any:
-        return _insert_nowhere
-
-
-_INSERTS = _Inserts(
-    postgresql=_insert_postgresql, sqlite=_insert_sqlite, mysql=_insert_mysql
-)
+_INSERTS = {
+    "postgresql": _insert_postgresql,
+    "sqlite": _insert_sqlite,
+    "mysql": _insert_mysql,
+}
 
 
 class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):

@@ -62,9 +62,7 @@ class Receiver:
             logger.critical("webhook receiver misconfigured: %s", error)
             return answers.unavailable("misconfigured")
         except (DatabaseError, StoreUnavailable) as error:
-            logger.error(
-                "webhook not accepted, storage is away: error=%s", type(error).__name__
-            )
+            logger.error("webhook not accepted, storage is away: error=%s", type(error).__name__)
             return answers.unavailable("unavailable")
 
 
@@ -140,8 +138,9 @@ class Reception:
         if key is None:
             identity = provider.identify(incoming)
         else:
-            own = key(request)
-            identity = Identity(provider.usable_id(own if isinstance(own, str) else "", incoming))
+            own: object = key(request)
+            event_id = provider.usable_id(own if isinstance(own, str) else "", incoming)
+            identity = replace(provider.describe(incoming), event_id=event_id)
         if provider.secondary_key is not None:
             secondary = provider.secondary_key(incoming)
             identity = replace(identity, secondary=secondary or "")

@@ -25,7 +25,9 @@ _FIELDS = (
 
 def _word(text: str) -> str:
     """Text from outside as one word of a log line: no white space, nothing unprintable."""
-    return "".join(mark if mark.isprintable() and mark != " " else "?" for mark in text[:100]) or "-"
+    return (
+        "".join(mark if mark.isprintable() and mark != " " else "?" for mark in text[:100]) or "-"
+    )
 
 
 def log_delivery(

@@ -6,29 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from asgiref.sync import iscoroutinefunction, sync_to_async
-from django.db import connections
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.utils.decorators import classonlymethod
 from django.utils.functional import classproperty
 from django.views import View
 
 from .conf import conf
+from .entry import NOT_ON_VIEWS, open_to_providers
 from .handlers import Handler, name_of, registry
 from .models import WebhookEvent
 from .providers import Provider, configured_provider, provider_class
 from .receiver import Receiver
-
-#: Options that the purge reads from the settings; on a view they would do nothing.
-NOT_ON_VIEWS = frozenset({"retention", "body_retention", "delivery_retention"})
-
-
-def open_to_providers(view: Any) -> Any:
-    """Mark the outermost callable: no CSRF token, no login, no transaction around it."""
-    view.csrf_exempt = True
-    view.login_required = False
-    view._non_atomic_requests = set(connections)
-    view.webhook_receiver = True
-    return view
 
 
 class ReceivesWebhooks:
@@ -99,7 +87,7 @@ class WebhookView(ReceivesWebhooks, View):
         return iscoroutinefunction(cls.handle)
 
     @classonlymethod
-    def as_view(cls, **initkwargs: Any) -> Callable[..., HttpResponseBase]:
+    def as_view(cls, **initkwargs: Any) -> Callable[..., HttpResponseBase]:  # noqa: N805
         """As Django's, and takes the provider's options too, in lower case."""
         overrides, rest = cls.split_options(initkwargs)
         view: Callable[..., HttpResponseBase] = open_to_providers(

@@ -37,7 +37,9 @@ def signed_headers(
     key = Secret.parse(secret) if secret else configured.live_secrets()[0]
     assert configured.scheme is not None
     headers = configured.scheme.sign(
-        body, key, timestamp=int(time.time()) if timestamp is None else timestamp,
+        body,
+        key,
+        timestamp=int(time.time()) if timestamp is None else timestamp,
         message_id=event_id,
     )
     if provider == "github":

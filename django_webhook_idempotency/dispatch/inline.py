@@ -213,7 +213,7 @@ class SecondRun(AtomicRun):
     def done(self, number: int, value: Any = None) -> Result:
         """Write that the event has been processed, or ignored if nobody wants it any more."""
         handlers = self.work.handlers
-        changes: dict[str, object] = {
+        changes: dict[str, Any] = {
             "status": EventStatus.PROCESSED if handlers else EventStatus.IGNORED,
             "attempts": number,
             "processed_at": timezone.now(),

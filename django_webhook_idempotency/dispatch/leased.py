@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,10 +96,8 @@ def _claim_stored(stored: WebhookEvent, work: Work, store: LeaseStore) -> Claim 
 
 def _release(store: LeaseStore, key: str, token: str) -> None:
     """Give a lease back; a store that fails here only costs the time until it runs out."""
-    try:
+    with suppress(StoreUnavailable):
         store.release(key, token)
-    except StoreUnavailable:
-        pass
 
 
 class LeasedRun:
@@ -171,7 +170,7 @@ class LeasedRun:
             WebhookEvent.objects.using(self.using).held_by(event.pk, self.token).delete()
             return Result(Outcome.REJECTED, error=error, unproven=True)
         if error is None:
-            changes: dict[str, object] = {
+            changes: dict[str, Any] = {
                 "status": EventStatus.PROCESSED if work.handlers else EventStatus.IGNORED,
                 "processed_at": timezone.now(),
                 "next_attempt_at": None,

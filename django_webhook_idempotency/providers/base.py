@@ -124,7 +124,7 @@ class Provider:
     store_deliveries: bool = True
     rejected_limit: int = 1000
     id_from_body: bool = False
-    secondary_key: Callable[[Incoming], str] | str | None = None
+    secondary_key: Callable[[Incoming], str | None] | None = None
     #: What becomes of a body that is known already under another id: "allow", "flag" or "refuse".
     #: An option only where the id is not signed.
     same_body: str = "allow"
@@ -186,6 +186,13 @@ class Provider:
     def identify(self, incoming: Incoming) -> Identity:
         """Say which event this is. Raises MalformedWebhook if it carries no usable id."""
         raise TypeError(f"{type(self).__name__} must say how to identify an event.")
+
+    def describe(self, incoming: Incoming) -> Identity:
+        """As `identify`, for a delivery whose id is found elsewhere: a missing one is no fault."""
+        try:
+            return self.identify(incoming)
+        except MalformedWebhook:
+            return Identity("")
 
     def usable_id(self, event_id: str, incoming: Incoming) -> str:
         """Return `event_id`, or a digest of the body where ID_FROM_BODY allows it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from django.core.exceptions import RequestDataTooBig
@@ -11,7 +11,8 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from ..views import ReceivesWebhooks, open_to_providers
+from ..entry import open_to_providers
+from ..views import ReceivesWebhooks
 
 
 class WebhookAPIView(ReceivesWebhooks, APIView):
@@ -25,28 +26,22 @@ class WebhookAPIView(ReceivesWebhooks, APIView):
     permission_classes = (AllowAny,)
 
     @classmethod
-    def as_view(cls, **initkwargs: Any) -> Callable[..., HttpResponseBase]:
+    def as_view(cls, **initkwargs: Any) -> Any:
         """As Django REST framework's, and takes the provider's options too, in lower case."""
         overrides, rest = cls.split_options(initkwargs)
-        view: Callable[..., HttpResponseBase] = open_to_providers(
-            super().as_view(**rest, overrides=overrides)
-        )
-        return view
+        return open_to_providers(super().as_view(**rest, overrides=overrides))
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
         """Keep the raw body, which a parser would consume."""
-        try:
+        # The receiver meets the same error and answers it.
+        with suppress(RequestDataTooBig, UnreadablePostError):
             request.body  # noqa: B018
-        except (RequestDataTooBig, UnreadablePostError):
-            pass  # the receiver meets the same error and answers it
         return super().initialize_request(request, *args, **kwargs)
 
     def post(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Receive one delivery."""
         return self.receive(request)
 
-    def http_method_not_allowed(
-        self, request: Request, *args: Any, **kwargs: Any
-    ) -> HttpResponseBase:
+    def http_method_not_allowed(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         """The receiver knows which methods the provider uses."""
         return self.receive(request)

@@ -50,9 +50,7 @@ def _client(url: str) -> Redis:
         from redis import Redis
     except ImportError:
         raise MissingExtra("redis", 'STORE "redis"') from None
-    client: Redis = Redis.from_url(
-        url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT
-    )
+    client: Redis = Redis.from_url(url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT)
     return client
 
 
