@@ -194,8 +194,9 @@ class SecondRun(AtomicRun):
             return Result(Outcome.DUPLICATE, locked)
         self.event = read_stored(locked, self.work.provider)
         self.claimed = True
+        # As in a first run, the handler sees the number of the run that it is in.
+        number = locked.attempts = locked.attempts + 1
         self.work.prepare(locked)
-        number = locked.attempts + 1
         handlers = remaining(locked, self.work.handlers)
         if len(handlers) > 1:
             failure = self.call_each(handlers, number)
