@@ -61,9 +61,8 @@ def idempotent_webhook(
             django_request = plain_request(request)
 
             def run(event: WebhookEvent) -> Any:
-                if iscoroutinefunction(view):
-                    return async_to_sync(view)(*args, **kwargs)
-                return view(*args, **kwargs)
+                called = async_to_sync(view) if iscoroutinefunction(view) else view
+                return _negotiated(request, called(*args, **kwargs))
 
             handler = Handler(run, atomic=atomic, name=name_of(view))
             return (
@@ -100,6 +99,16 @@ def _find_request(args: tuple[Any, ...]) -> Any:
         if isinstance(getattr(argument, "_request", argument), HttpRequest):
             return argument
     raise TypeError("@idempotent_webhook decorates a view: its first argument is the request.")
+
+
+def _negotiated(request: Any, response: Any) -> Any:
+    """Let an answer be rendered at once where Django REST framework would do so only later."""
+    renderer = getattr(request, "accepted_renderer", None)
+    if renderer is not None and not hasattr(response, "accepted_renderer"):
+        response.accepted_renderer = renderer
+        response.accepted_media_type = request.accepted_media_type
+        response.renderer_context = {**request.parser_context, "request": request}
+    return response
 
 
 def _key_function(key: str | Key | None) -> Key | None:
