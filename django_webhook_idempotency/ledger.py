@@ -75,6 +75,15 @@ def own_transaction(using: str) -> Iterator[None]:
         yield
 
 
+def drop_broken_connection(using: str) -> None:
+    """After an error, close a connection that the database has given up; the next use opens one."""
+    connection = connections[using]
+    if connection.in_atomic_block or connection.connection is None:
+        return
+    if connection.errors_occurred and not connection.is_usable():
+        connection.close()
+
+
 def new_token() -> str:
     """A fresh fencing token."""
     return secrets.token_hex(16)

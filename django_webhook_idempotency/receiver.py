@@ -26,7 +26,7 @@ from .ledger import alias, require_no_transaction
 from .models import WebhookEvent, digest_of, displayable
 from .providers import Answer, Identity, Incoming, Provider
 from .reading import kept_headers, plain_request, read
-from .reporting import announce, log_delivery, logger
+from .reporting import announce, first_line, log_delivery, logger
 
 Key = Callable[[Any], str]
 
@@ -62,7 +62,7 @@ class Receiver:
             logger.critical("webhook receiver misconfigured: %s", error)
             return answers.unavailable("misconfigured")
         except (DatabaseError, StoreUnavailable) as error:
-            logger.error("webhook not accepted, storage is away: error=%s", type(error).__name__)
+            logger.error("webhook not accepted, storage is away: %s", first_line(error))
             return answers.unavailable("unavailable")
 
 

@@ -30,6 +30,11 @@ def _word(text: str) -> str:
     )
 
 
+def first_line(error: BaseException) -> str:
+    """An error's class and the first line of its text; what follows may quote a row."""
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
+
+
 def log_delivery(
     report: DeliveryReport, event: WebhookEvent | None, level: int = logging.INFO
 ) -> None:

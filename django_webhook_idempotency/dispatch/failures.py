@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from django.db import connections
-
 from .. import ledger
 from ..enums import EventStatus, Outcome
 from ..exceptions import Ignore
@@ -57,7 +55,7 @@ def record_failure(
     if stored is None and is_unproven(error, work):
         return Result(Outcome.REJECTED, error=error, unproven=True)
     using = ledger.alias()
-    connections[using].close_if_unusable_or_obsolete()
+    ledger.drop_broken_connection(using)
     for _ in patience(work.provider.wait):
         with ledger.own_transaction(using):
             result = _record(event, work, error, run, stored)

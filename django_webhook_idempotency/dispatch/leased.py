@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from .. import ledger
@@ -148,7 +148,7 @@ class LeasedRun:
         except LeaseLost:
             raise
         except Exception as error:
-            connections[self.using].close_if_unusable_or_obsolete()
+            ledger.drop_broken_connection(self.using)
             run.row(self.event, error).save(force_insert=True, using=self.using)
             raise
         run.row(self.event).save(force_insert=True, using=self.using)

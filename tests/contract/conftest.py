@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,8 @@ from tests import services
 from tests.contract.faces import OWN, REGISTERED, script
 from tests.deliveries import deliver
 
-REDIS_URL = "redis://127.0.0.1:6379/9"
+#: Runs that overlap use the same event ids, so each takes a Redis database of its own.
+REDIS_URL = f"redis://127.0.0.1:6379/{os.getpid() % 10 + 6}"
 
 
 @dataclass
@@ -35,18 +37,38 @@ class Face:
         )
 
 
-CASES = [
-    *((f"/atomic/{name}/", True, "database") for name in OWN),
-    *((path, True, "database") for path in REGISTERED),
-    *((f"/leased/{name}/", False, "database") for name in OWN),
-    *((path, False, "database") for path in REGISTERED),
-    *((f"/leased/{name}/", False, "redis") for name in OWN),
-    *((path, False, "redis") for path in REGISTERED),
-]
+#: Faces that run with real commits; the others share a test case's transaction, which is faster.
+COMMITTING = {"plain", "asynchronous", "sangho"}
 
 
-@pytest.fixture(params=CASES, ids=lambda case: f"{case[0].strip('/')}-{case[1]}-{case[2]}")
-def face(request: Any, settings: Any, handlers: Any, transactional_db: None) -> Iterator[Face]:
+def cases(own: list[str], registered: list[str]) -> list[Any]:
+    """Each of these faces atomic, leased, and leased in Redis."""
+    atomic = [f"/atomic/{name}/" for name in own] + registered
+    leased = [f"/leased/{name}/" for name in own] + registered
+    return [
+        *(case(path, True, "database") for path in atomic),
+        *(case(path, False, "database") for path in leased),
+        *(case(path, False, "redis") for path in leased),
+    ]
+
+
+def case(path: str, atomic: bool, store: str) -> Any:
+    """One face as a parameter."""
+    commits = path.strip("/").rsplit("/", 1)[-1] in COMMITTING
+    return pytest.param(
+        (path, atomic, store),
+        marks=pytest.mark.django_db(transaction=commits),
+        id=f"{path.strip('/')}-{'atomic' if atomic else store}",
+    )
+
+
+def faces(own: list[str], registered: list[str] | None = None) -> pytest.MarkDecorator:
+    """Run a test over these faces only."""
+    return pytest.mark.parametrize("face", cases(own, registered or []), indirect=True)
+
+
+@pytest.fixture(params=cases(OWN, REGISTERED))
+def face(request: Any, settings: Any, handlers: Any, db: None) -> Iterator[Face]:
     """A face whose handler is `script`."""
     path, atomic, store = request.param
     settings.ROOT_URLCONF = "tests.contract.faces"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from django.db import IntegrityError
+from django.db import IntegrityError, connection, transaction
 from django.http import HttpResponse
 
+from django_webhook_idempotency import signals
 from django_webhook_idempotency.exceptions import Ignore, Reject, Retry
 from django_webhook_idempotency.models import HandlerRun, WebhookDelivery, WebhookEvent
 from tests.app.models import Effect
-from tests.contract.conftest import Face
-from tests.contract.faces import ANSWERING, script
+from tests.contract.conftest import Face, faces
+from tests.contract.faces import ANSWERING, OWN, REGISTERED, script
 
 
 def outcomes() -> list[str]:
@@ -159,9 +160,8 @@ def test_an_unfinished_event_runs_from_the_body_that_was_stored(face: Face) -> N
     assert WebhookDelivery.objects.latest("id").conflict
 
 
+@faces([name for name in OWN if name != "keyed"], REGISTERED)
 def test_a_wrong_signature_leaves_no_event(face: Face) -> None:
-    if face.name == "keyed":
-        pytest.skip("a bare key is not signed")
     answer = face.deliver(headers={"Sangho-Signature": "t=1700000000,v1=" + "0" * 64})
     assert (answer.status_code, answer.json()) == (401, {"status": "rejected"})
     assert not WebhookEvent.objects.exists()
@@ -175,12 +175,9 @@ def test_a_wrong_method_is_refused(face: Face) -> None:
     assert "POST" in answer.headers["Allow"]
 
 
-def test_atomic_requests_makes_no_difference(face: Face, settings) -> None:
-    """WB-037, WB-038, WB-051."""
-    from django.db import connection
-
-    if face.name == "below-api-view":
-        pytest.skip("api_view on the outside is refused: see test_a_transaction_around_it")
+@faces([name for name in OWN if name != "below-api-view"], REGISTERED)
+def test_atomic_requests_makes_no_difference(face: Face) -> None:
+    """WB-037, WB-038, WB-051. Below `api_view`, see `test_a_transaction_around_it_is_refused`."""
     connection.settings_dict["ATOMIC_REQUESTS"] = True
     try:
         script.act = raises(ValueError("broken"))
@@ -194,8 +191,6 @@ def test_atomic_requests_makes_no_difference(face: Face, settings) -> None:
 
 def test_a_transaction_around_it_is_refused(face: Face, caplog) -> None:
     """WB-038: whoever opens one around the receiver is told, and nothing is lost."""
-    from django.db import transaction
-
     with transaction.atomic():
         answer = face.deliver()
     assert answer.status_code == 503
@@ -204,9 +199,8 @@ def test_a_transaction_around_it_is_refused(face: Face, caplog) -> None:
     assert "transaction is open around the webhook receiver" in caplog.text
 
 
+@faces(ANSWERING)
 def test_a_views_answer_is_passed_on(face: Face) -> None:
-    if face.name not in ANSWERING:
-        pytest.skip("a handler, not a view")
     assert face.deliver().json() == {"handled": "evt_1"}
 
 
@@ -229,8 +223,6 @@ def test_a_view_that_answers_an_error_has_failed(face: Face, status: int) -> Non
 
 
 def test_an_event_is_explained_to_the_signals(face: Face) -> None:
-    from django_webhook_idempotency import signals
-
     heard = []
     names = ["received", "processed", "duplicate", "failed", "dead"]
     receivers = {}
