@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import dj_database_url
 
@@ -79,7 +80,7 @@ elif DATABASES["default"]["ENGINE"].endswith("mysql"):
     DATABASES["default"]["TEST"] = {"CHARSET": "utf8mb4"}
 
 # Public dummy values; Slack's and GitHub's are those of their documentation.
-WEBHOOK_IDEMPOTENCY = {
+WEBHOOK_IDEMPOTENCY: dict[str, Any] = {
     "PROVIDERS": {
         "sangho": {"SECRETS": ["whsec_sangho_test_0123456789abcdef"]},
         "github": {"SECRETS": ["It's a Secret to Everybody"]},
