@@ -1,0 +1,1 @@
+"""The shop: it books what it is told of."""
