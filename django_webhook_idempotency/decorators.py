@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from typing import Any, TypeVar, cast
 
-from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
+from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest, HttpResponseBase
 
 from .entry import NOT_ON_VIEWS, open_to_providers
-from .handlers import Handler, name_of
+from .handlers import Handler, finished, name_of
 from .models import WebhookEvent
 from .providers import configured_provider
 from .providers.keyed import Keyed
@@ -61,8 +61,7 @@ def idempotent_webhook(
             django_request = plain_request(request)
 
             def run(event: WebhookEvent) -> Any:
-                called = async_to_sync(view) if iscoroutinefunction(view) else view
-                return _negotiated(request, called(*args, **kwargs))
+                return _negotiated(request, finished(view(*args, **kwargs)))
 
             handler = Handler(run, atomic=atomic, name=name_of(view))
             return (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from inspect import iscoroutinefunction
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from asgiref.sync import async_to_sync
@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from .models import WebhookEvent
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def finished(value: Any) -> Any:
+    """A value as it is, or what an awaitable comes to; a coroutine is never left unawaited."""
+    return async_to_sync(_wait)(value) if isawaitable(value) else value
+
+
+async def _wait(value: Awaitable[Any]) -> Any:
+    return await value
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +48,8 @@ class Handler:
         return self.pattern in ("*", event_type)
 
     def __call__(self, event: WebhookEvent) -> Any:
-        """Run it to its end; a coroutine function runs in this thread's transaction."""
-        if iscoroutinefunction(self.function):
-            return async_to_sync(self.function)(event)
-        return self.function(event)
+        """Run it to its end; a coroutine runs in this thread's transaction."""
+        return finished(self.function(event))
 
 
 class Registry:

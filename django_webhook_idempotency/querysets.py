@@ -110,6 +110,9 @@ class WebhookEventQuerySet(models.QuerySet["WebhookEvent"]):
     def insert_once(self, event: WebhookEvent, *, find_twin: bool = False) -> Inserted:
         """Insert `event` unless its key is taken, in one statement that doesn't wait.
 
+        With `find_twin`, the same statement looks for an older event with the same content under
+        another id.
+
         Only a conflict on the unique keys is silent; every other error is raised. A row that
         somebody inserts in a transaction that is still open counts as taken.
         """
@@ -140,8 +143,8 @@ def _returning(event: WebhookEvent, find_twin: bool) -> tuple[str, list[Any]]:
     table = event._meta.db_table
     return (
         f" RETURNING id, (SELECT MIN(twin.id) FROM {table} twin"  # noqa: S608
-        " WHERE twin.content_key = %s AND twin.dedupe_key <> %s)",
-        [event.content_key, event.dedupe_key],
+        " WHERE twin.content_key = %s AND twin.event_id <> %s)",
+        [event.content_key, event.event_id],
     )
 
 
@@ -237,8 +240,8 @@ def _insert_mysql_without_returning(
             if find_twin and event.content_key:
                 cursor.execute(
                     f"SELECT MIN(id) FROM {event._meta.db_table}"  # noqa: S608
-                    " WHERE content_key = %s AND dedupe_key <> %s",
-                    [event.content_key, event.dedupe_key],
+                    " WHERE content_key = %s AND event_id <> %s",
+                    [event.content_key, event.event_id],
                 )
                 twin = cursor.fetchone()[0]
         finally:

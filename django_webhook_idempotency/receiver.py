@@ -127,9 +127,10 @@ class Reception:
         if identity.secondary:
             event.secondary_key = digest_of("secondary", provider.key, scope, identity.secondary)
         if provider.same_body != "allow":
-            event.content_key = digest_of("content", provider.key, scope, report.body_digest)
-        if provider.same_body == "refuse":
-            event.secondary_key = event.content_key
+            # Without the provider's own scope, which may be as unsigned as the id.
+            event.content_key = digest_of(
+                "content", provider.key, self.receiver.scope, report.body_digest
+            )
         event.read_data_with(lambda: provider.payload(incoming))
         return event
 

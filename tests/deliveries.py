@@ -65,9 +65,11 @@ def deliver(
 ) -> Any:
     """POST one signed delivery to the included URLs, or to `path`."""
     body = body_of(provider, event_id, event_type, **more) if body is None else body
-    return client.post(
+    # Not `client.post`, which would decode and encode a body with a declared charset again.
+    return client.generic(
+        "POST",
         path or f"/webhooks/{provider}/",
-        data=body,
-        content_type=content_type,
+        body,
+        content_type,
         headers={**signed_headers(provider, body, event_id, event_type), **(headers or {})},
     )

@@ -56,9 +56,10 @@ def record_failure(
         return Result(Outcome.REJECTED, error=error, unproven=True)
     using = ledger.alias()
     ledger.drop_broken_connection(using)
+    failure = Failure(event, work, error, run)
     for _ in patience(work.provider.wait):
         with ledger.own_transaction(using):
-            result = _record(event, work, error, run, stored)
+            result = failure.record(stored)
         if result is not None:
             return result
     logger.error(
@@ -69,41 +70,62 @@ def record_failure(
     return Result(outcome_of(error), stored, error)
 
 
-def _record(
-    event: WebhookEvent, work: Work, error: Exception, run: Run, stored: WebhookEvent | None
-) -> Result | None:
-    """Write the failure if the event is free; None while somebody else holds it."""
-    if stored is None:
-        event.pk = None
-        for name, value in changes_after(error, 1, work.provider).items():
-            setattr(event, name, value)
-        if _store_new(event):
-            return _finish(event, work, error, run)
-        stored = ledger.find(event)
-    if stored is None:
-        return None
-    locked = WebhookEvent.objects.using(ledger.alias()).lock(stored.pk)
-    if locked is None:
-        return None
-    if locked.is_finished:
-        return Result(Outcome.DUPLICATE, locked)
-    if locked.status == EventStatus.PROCESSING and not locked.lease_has_expired:
-        return None
-    changes = changes_after(error, locked.attempts + 1, work.provider)
-    run.number = locked.attempts + 1
-    ledger.finish(locked, **changes)
-    return _finish(locked, work, error, run)
+class Failure:
+    """A failed run on its way into the ledger."""
 
+    def __init__(self, event: WebhookEvent, work: Work, error: Exception, run: Run) -> None:
+        self.event = event
+        self.work = work
+        self.error = error
+        self.run = run
+        self.using = ledger.alias()
+        # What the run's own commit would have written, should it have been applied after all.
+        self.mark = event.pk, event.processed_at
 
-def _store_new(event: WebhookEvent) -> bool:
-    return WebhookEvent.objects.using(ledger.alias()).insert_once(event).won
+    def record(self, stored: WebhookEvent | None) -> Result | None:
+        """Write the failure if the event is free; None while somebody else holds it."""
+        events = WebhookEvent.objects.using(self.using)
+        if stored is None:
+            self.event.pk = None
+            for name, value in changes_after(self.error, 1, self.work.provider).items():
+                setattr(self.event, name, value)
+            if events.insert_once(self.event).won:
+                return self.finish(self.event)
+            stored = ledger.find(self.event)
+        locked = events.lock(stored.pk) if stored is not None else None
+        if locked is None:
+            return None
+        if locked.is_finished:
+            return self.already_finished(locked)
+        if locked.status == EventStatus.PROCESSING and not locked.lease_has_expired:
+            return None
+        self.run.number = locked.attempts + 1
+        ledger.finish(locked, **changes_after(self.error, self.run.number, self.work.provider))
+        return self.finish(locked)
 
+    def already_finished(self, locked: WebhookEvent) -> Result:
+        """The event is done: by somebody else, or by this very run.
 
-def _finish(event: WebhookEvent, work: Work, error: Exception, run: Run) -> Result:
-    using = ledger.alias()
-    run.row(event, error).save(force_insert=True, using=using)
-    report = work.report
-    report.outcome = outcome_of(error)
-    report.status = answered_status(work, error)
-    report.save(event, using)
-    return Result(report.outcome, event, error, recorded=True)
+        The latter when the error came with the commit or after it: a connection that broke
+        before the answer, or an `on_commit` function of the handler's.
+        """
+        if (locked.pk, locked.processed_at) != self.mark:
+            return Result(Outcome.DUPLICATE, locked)
+        logger.error(
+            "webhook processed, but an error came with its commit or after it: provider=%s "
+            "error=%s",
+            self.event.provider,
+            type(self.error).__name__,
+        )
+        report = self.work.report
+        report.status = self.work.provider.answer_status(Outcome.PROCESSED)
+        return Result(Outcome.PROCESSED, locked, recorded=True)
+
+    def finish(self, event: WebhookEvent) -> Result:
+        """Write the run's row and the delivery's."""
+        self.run.row(event, self.error).save(force_insert=True, using=self.using)
+        report = self.work.report
+        report.outcome = outcome_of(self.error)
+        report.status = answered_status(self.work, self.error)
+        report.save(event, self.using)
+        return Result(report.outcome, event, self.error, recorded=True)

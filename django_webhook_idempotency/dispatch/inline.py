@@ -50,12 +50,23 @@ def meet(event: WebhookEvent, stored: WebhookEvent, work: Work) -> Result | None
     """What a delivery comes to when its event is stored; None if the event may still run."""
     report = work.report
     if stored.dedupe_key != event.dedupe_key:
-        report.note = f"same content as event {stored.pk}, which came under another id"
-        if work.provider.same_body == "refuse":
-            return Result(Outcome.REJECTED, stored)
+        report.note = f"event {stored.pk} came first, with the same secondary key"
     else:
         report.conflict = bool(stored.body_digest) and stored.body_digest != event.body_digest
     return Result(Outcome.DUPLICATE, stored) if stored.is_finished else None
+
+
+def meet_twin(twin: int, work: Work) -> Result | None:
+    """What a new event comes to whose body came before, under another id that is not signed.
+
+    None if it may run: then its delivery is marked.
+    """
+    work.report.conflict = True
+    work.report.note = f"same body as event {twin}, under another id"
+    if work.provider.same_body != "refuse":
+        return None
+    events = WebhookEvent.objects.using(ledger.alias()).defer("body", "response_body")
+    return Result(Outcome.REJECTED, events.get(pk=twin))
 
 
 class AtomicRun(ABC):
@@ -142,6 +153,8 @@ class AtomicRun(ABC):
 class FirstRun(AtomicRun):
     """The event's row is inserted as processed, and seen by nobody until the commit."""
 
+    twin: int | None = None
+
     def claim_and_run(self) -> Result | None:
         """Insert the row, then run the handlers."""
         event, handlers = self.event, self.work.handlers
@@ -151,6 +164,10 @@ class FirstRun(AtomicRun):
         event.handled_by = handlers[0].name[:255] if len(handlers) == 1 else ""
         if not self.insert():
             return None
+        if self.twin is not None:
+            refused = meet_twin(self.twin, self.work)
+            if refused is not None:
+                return refused
         self.claimed = True
         if len(handlers) > 1:
             failure = self.call_each(handlers, 1)
@@ -171,11 +188,9 @@ class FirstRun(AtomicRun):
         if provider.store_body == "unfinished":
             event.body = None
         events = WebhookEvent.objects.using(self.using)
-        inserted = events.insert_once(event, find_twin=provider.same_body == "flag")
+        inserted = events.insert_once(event, find_twin=provider.same_body != "allow")
         event.body = body
-        if inserted.twin is not None:
-            self.work.report.conflict = True
-            self.work.report.note = f"same body as event {inserted.twin}, under another id"
+        self.twin = inserted.twin
         return inserted.won
 
 

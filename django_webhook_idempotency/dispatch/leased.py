@@ -17,7 +17,7 @@ from ..models import WebhookEvent
 from ..stores import LeaseStore, lease_store
 from .failures import answered_status, is_unproven, outcome_of
 from .heartbeat import heartbeat
-from .inline import meet
+from .inline import meet, meet_twin
 from .responses import remembered
 from .runs import Run, call, changes_after, patience, read_stored, remaining
 from .work import Result, Work
@@ -25,10 +25,14 @@ from .work import Result, Work
 
 @dataclass
 class Claim:
-    """An event that this delivery may run, and the token that proves it."""
+    """An event that this delivery may run, and the token that proves it.
+
+    `twin` is an older event with the same content.
+    """
 
     event: WebhookEvent
     token: str
+    twin: int | None = None
 
 
 def deliver_leased(event: WebhookEvent, work: Work) -> Result:
@@ -65,15 +69,12 @@ def _claim_new(event: WebhookEvent, work: Work, store: LeaseStore) -> Claim | No
     won = False
     try:
         events = WebhookEvent.objects.using(ledger.alias())
-        inserted = events.insert_once(event, find_twin=work.provider.same_body == "flag")
+        inserted = events.insert_once(event, find_twin=work.provider.same_body != "allow")
         won = inserted.won
     finally:
         if not won:
             _release(store, event.dedupe_key, token)
-    if inserted.twin is not None:
-        work.report.conflict = True
-        work.report.note = f"same body as event {inserted.twin}, under another id"
-    return Claim(event, token) if won else None
+    return Claim(event, token, inserted.twin) if won else None
 
 
 def _claim_stored(stored: WebhookEvent, work: Work, store: LeaseStore) -> Claim | None:
@@ -106,6 +107,7 @@ class LeasedRun:
     def __init__(self, claim: Claim, work: Work, store: LeaseStore) -> None:
         self.event = claim.event
         self.token = claim.token
+        self.twin = claim.twin
         self.work = work
         self.store = store
         self.using = ledger.alias()
@@ -117,6 +119,10 @@ class LeasedRun:
         value: Any = None
         handlers = self.work.handlers
         try:
+            refused = meet_twin(self.twin, self.work) if self.twin is not None else None
+            if refused is not None:
+                self.forget()
+                return refused
             if event.attempts > 1:
                 handlers = remaining(event, handlers)
             with heartbeat(self.store, event.dedupe_key, self.token, self.work.provider.lease):
@@ -154,6 +160,10 @@ class LeasedRun:
         run.row(self.event).save(force_insert=True, using=self.using)
         return value
 
+    def forget(self) -> None:
+        """Delete the row that this claim inserted; the delivery must leave no event behind."""
+        WebhookEvent.objects.using(self.using).held_by(self.event.pk, self.token).delete()
+
     def fence(self) -> None:
         """Raise LeaseLost if the row no longer carries our token.
 
@@ -167,7 +177,7 @@ class LeasedRun:
         """Write how the event and the delivery ended. Raises LeaseLost."""
         event, work, report = self.event, self.work, self.work.report
         if error is not None and event.attempts == 1 and is_unproven(error, work):
-            WebhookEvent.objects.using(self.using).held_by(event.pk, self.token).delete()
+            self.forget()
             return Result(Outcome.REJECTED, error=error, unproven=True)
         if error is None:
             changes: dict[str, Any] = {
