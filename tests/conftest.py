@@ -21,6 +21,16 @@ def pytest_sessionstart() -> None:
         pytest.exit(settings.DATABASE_PROBLEM, returncode=1)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run what is marked `once` with SQLite only."""
+    if connection.vendor == "sqlite":
+        return
+    once = [item for item in items if item.get_closest_marker("once")]
+    if once:
+        config.hook.pytest_deselected(items=once)
+        items[:] = [item for item in items if not item.get_closest_marker("once")]
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip every test of a run whose database is away.

@@ -17,6 +17,8 @@ import pytest
 
 from django_webhook_idempotency import __version__
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "django_webhook_idempotency"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
