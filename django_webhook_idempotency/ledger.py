@@ -129,7 +129,8 @@ def finish(event: WebhookEvent, token: str = "", **changes: Any) -> None:
     if mine.update(**changes) != 1:
         raise LeaseLost(f"The lease on {event.provider} event {event.pk} ran out.")
     for name, value in changes.items():
-        setattr(event, name, value)
+        if name != "body":  # who is still at work with the event reads its body
+            setattr(event, name, value)
 
 
 def error_text(error: BaseException) -> str:

@@ -6,29 +6,11 @@ import logging
 
 from .. import ledger
 from ..enums import EventStatus, Outcome
-from ..exceptions import Ignore
 from ..models import WebhookEvent
-from ..providers.base import SERVICE_UNAVAILABLE
 from .runs import Run, changes_after, patience
-from .work import Result, ViewFailed, Work
-
-SERVER_ERROR = 500
+from .work import SERVER_ERROR, Result, ViewFailed, Work
 
 logger = logging.getLogger("django_webhook_idempotency")
-
-
-def outcome_of(error: BaseException) -> Outcome:
-    """What a delivery whose handler raised `error` came to."""
-    return Outcome.IGNORED if isinstance(error, Ignore) else Outcome.FAILED
-
-
-def answered_status(work: Work, error: BaseException) -> int:
-    """The status that a failed delivery is answered with."""
-    if isinstance(error, ViewFailed):
-        return error.response.status_code
-    if ledger.is_transient(error):
-        return SERVICE_UNAVAILABLE
-    return work.provider.answer_status(outcome_of(error), error)
 
 
 def is_unproven(error: BaseException, work: Work) -> bool:
@@ -67,7 +49,7 @@ def record_failure(
         event.provider,
         type(error).__name__,
     )
-    return Result(outcome_of(error), stored, error)
+    return Result.of_failure(stored, error)
 
 
 class Failure:
@@ -117,15 +99,12 @@ class Failure:
             self.event.provider,
             type(self.error).__name__,
         )
-        report = self.work.report
-        report.status = self.work.provider.answer_status(Outcome.PROCESSED)
-        return Result(Outcome.PROCESSED, locked, recorded=True)
+        result = Result(Outcome.PROCESSED, locked, recorded=True)
+        self.work.settle(result)
+        return result
 
     def finish(self, event: WebhookEvent) -> Result:
         """Write the run's row and the delivery's."""
         self.run.row(event, self.error).save(force_insert=True, using=self.using)
-        report = self.work.report
-        report.outcome = outcome_of(self.error)
-        report.status = answered_status(self.work, self.error)
-        report.save(event, self.using)
-        return Result(report.outcome, event, self.error, recorded=True)
+        result = Result.of_failure(event, self.error)
+        return self.work.record(result, self.using)

@@ -14,11 +14,11 @@ from .. import ledger
 from ..enums import EventStatus, Outcome
 from ..exceptions import Ignore
 from ..handlers import Handler
+from ..inserts import is_locked
 from ..models import WebhookEvent
-from ..querysets import is_locked
-from .failures import answered_status, record_failure
+from .failures import record_failure
 from .responses import remembered
-from .runs import Run, call, changes_after, patience, read_stored, remaining
+from .runs import Run, call, changes_after, changes_done, patience, read_stored, remaining
 from .work import Result, Work
 
 #: How often a transaction that lost a deadlock or a serialization check is run again at once.
@@ -137,17 +137,7 @@ class AtomicRun(ABC):
 
     def end(self, outcome: Outcome, value: Any = None, error: Exception | None = None) -> Result:
         """Write the delivery's row into the transaction."""
-        result = Result(outcome, self.event, error, value, recorded=True)
-        report = self.work.report
-        report.outcome = outcome
-        if error is not None:
-            report.status = answered_status(self.work, error)
-        elif result.response is not None:
-            report.status = result.response.status_code
-        else:
-            report.status = self.work.provider.answer_status(outcome)
-        report.save(self.event, self.using)
-        return result
+        return self.work.record(Result(outcome, self.event, error, value), self.using)
 
 
 class FirstRun(AtomicRun):
@@ -228,19 +218,5 @@ class SecondRun(AtomicRun):
 
     def done(self, number: int, value: Any = None) -> Result:
         """Write that the event has been processed, or ignored if nobody wants it any more."""
-        handlers = self.work.handlers
-        changes: dict[str, Any] = {
-            "status": EventStatus.PROCESSED if handlers else EventStatus.IGNORED,
-            "attempts": number,
-            "processed_at": timezone.now(),
-            "next_attempt_at": None,
-            "last_error": "",
-        }
-        if self.work.replay_response:
-            changes |= remembered(value)
-        if self.work.provider.store_body == "unfinished":
-            changes["body"] = None
-        body = self.event.body
-        ledger.finish(self.event, **changes)
-        self.event.body = body
-        return self.end(Outcome.PROCESSED if handlers else Outcome.IGNORED, value)
+        ledger.finish(self.event, attempts=number, **changes_done(self.work, value))
+        return self.end(Outcome.PROCESSED if self.work.handlers else Outcome.IGNORED, value)

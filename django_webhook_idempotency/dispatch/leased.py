@@ -15,11 +15,10 @@ from ..exceptions import Ignore, LeaseLost, StoreUnavailable
 from ..handlers import Handler
 from ..models import WebhookEvent
 from ..stores import LeaseStore, lease_store
-from .failures import answered_status, is_unproven, outcome_of
+from .failures import is_unproven
 from .heartbeat import heartbeat
 from .inline import meet, meet_twin
-from .responses import remembered
-from .runs import Run, call, changes_after, patience, read_stored, remaining
+from .runs import Run, call, changes_after, changes_done, patience, read_stored, remaining
 from .work import Result, Work
 
 
@@ -175,38 +174,20 @@ class LeasedRun:
 
     def end(self, value: Any, error: Exception | None) -> Result:
         """Write how the event and the delivery ended. Raises LeaseLost."""
-        event, work, report = self.event, self.work, self.work.report
+        event, work = self.event, self.work
         if error is not None and event.attempts == 1 and is_unproven(error, work):
             self.forget()
             return Result(Outcome.REJECTED, error=error, unproven=True)
-        if error is None:
-            changes: dict[str, Any] = {
-                "status": EventStatus.PROCESSED if work.handlers else EventStatus.IGNORED,
-                "processed_at": timezone.now(),
-                "next_attempt_at": None,
-                "last_error": "",
-            }
-            if work.replay_response:
-                changes |= remembered(value)
-            if work.provider.store_body == "unfinished":
-                changes["body"] = None
-            report.outcome = Outcome.PROCESSED if work.handlers else Outcome.IGNORED
-        else:
-            changes = changes_after(error, event.attempts, work.provider)
-            report.outcome = outcome_of(error)
-        result = Result(report.outcome, event, error, value, recorded=True)
         if error is not None:
-            report.status = answered_status(work, error)
-        elif result.response is not None:
-            report.status = result.response.status_code
+            changes = changes_after(error, event.attempts, work.provider)
+            result = Result.of_failure(event, error)
         else:
-            report.status = work.provider.answer_status(report.outcome)
-        body = event.body
+            changes = changes_done(work, value)
+            outcome = Outcome.PROCESSED if work.handlers else Outcome.IGNORED
+            result = Result(outcome, event, value=value)
         with transaction.atomic(using=self.using):
             ledger.finish(event, self.token, **changes)
-            report.save(event, self.using)
-        event.body = body
-        return result
+            return work.record(result, self.using)
 
     def overtaken(self, error: Exception | None) -> Result:
         """Somebody else holds the event by now; what became of it is theirs to say."""

@@ -18,8 +18,8 @@ from ..exceptions import Ignore, Reject, Retry
 from ..handlers import Handler
 from ..models import MAX_ERROR, MAX_TRACEBACK, HandlerRun, WebhookEvent, displayable
 from ..providers import Incoming, Provider
-from .responses import rendered
-from .work import ViewFailed
+from .responses import remembered, rendered
+from .work import ViewFailed, Work
 
 #: Seconds between two looks at an event that somebody else is running: first and longest.
 FIRST_PAUSE = 0.005
@@ -110,6 +110,24 @@ def changes_after(error: BaseException, attempts: int, provider: Provider) -> di
         "last_error": "" if ignored else ledger.error_text(error),
         "next_attempt_at": timezone.now() + error.after if isinstance(error, Retry) else None,
     }
+
+
+def changes_done(work: Work, value: Any) -> dict[str, Any]:
+    """The columns of a stored event that change when nothing is left to run.
+
+    `value` is what its sole handler returned.
+    """
+    changes: dict[str, Any] = {
+        "status": EventStatus.PROCESSED if work.handlers else EventStatus.IGNORED,
+        "processed_at": timezone.now(),
+        "next_attempt_at": None,
+        "last_error": "",
+    }
+    if work.replay_response:
+        changes |= remembered(value)
+    if work.provider.store_body == "unfinished":
+        changes["body"] = None
+    return changes
 
 
 def read_stored(event: WebhookEvent, provider: Provider) -> WebhookEvent:

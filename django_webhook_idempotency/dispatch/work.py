@@ -11,11 +11,15 @@ from typing import Any
 from django.http import HttpResponseBase
 from django.utils import timezone
 
+from .. import ledger
 from ..enums import Outcome
-from ..exceptions import WebhookError
+from ..exceptions import Ignore, WebhookError
 from ..handlers import Handler
 from ..models import WebhookDelivery, WebhookEvent
 from ..providers import Provider, Redelivery
+from ..providers.base import SERVICE_UNAVAILABLE
+
+SERVER_ERROR = 500
 
 
 class ViewFailed(WebhookError):
@@ -87,6 +91,23 @@ class Work:
     replay_response: bool = False
     prepare: Callable[[WebhookEvent], None] = lambda event: None
 
+    def settle(self, result: Result) -> None:
+        """Set the report's outcome and the status that the delivery is answered with."""
+        self.report.outcome = result.outcome
+        if result.response is not None:
+            self.report.status = result.response.status_code
+        elif ledger.is_transient(result.error):
+            self.report.status = SERVICE_UNAVAILABLE
+        else:
+            self.report.status = self.provider.answer_status(result.outcome, result.error)
+
+    def record(self, result: Result, using: str) -> Result:
+        """Write the delivery's row into the caller's transaction."""
+        self.settle(result)
+        self.report.save(result.event, using)
+        result.recorded = True
+        return result
+
     @property
     def atomic(self) -> bool:
         """Whether every handler shares the event's transaction."""
@@ -107,6 +128,12 @@ class Result:
     value: Any = None
     recorded: bool = False
     unproven: bool = False
+
+    @classmethod
+    def of_failure(cls, event: WebhookEvent | None, error: BaseException) -> Result:
+        """What a delivery whose handler raised `error` came to."""
+        outcome = Outcome.IGNORED if isinstance(error, Ignore) else Outcome.FAILED
+        return cls(outcome, event, error)
 
     @property
     def response(self) -> HttpResponseBase | None:
