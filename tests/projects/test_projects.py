@@ -33,9 +33,14 @@ def play(**options: Any) -> dict[str, Any]:
 
 
 def is_right(found: dict[str, Any]) -> bool:
-    """Whether every event had its one effect, and only those that fail once answered 500."""
+    """Whether every event had its one effect, and those that fail once were answered 500.
+
+    Perhaps more than once each: a copy that comes between a rollback and the row that tells of it
+    runs the event as its first.
+    """
     ids = sorted(f"evt_{number}" for number in range(EVENTS))
-    return (found["events"], found["effects"], found["errors"]) == (EVENTS, ids, EVENTS // 3)
+    fails = found["errors"] >= EVENTS // 3
+    return bool(found["events"] == EVENTS and found["effects"] == ids and fails)
 
 
 def sqlite(path: Path, **options: Any) -> dict[str, Any]:
