@@ -27,6 +27,7 @@ ROOT_URLCONF = "example_project.urls"
 WSGI_APPLICATION = "example_project.wsgi.application"
 ASGI_APPLICATION = "example_project.asgi.application"
 STATIC_URL = "static/"
+TIME_ZONE = "UTC"
 USE_TZ = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 # GitHub sends up to 25 MB, and Django refuses more than 2.5 MB unless told.

@@ -148,7 +148,9 @@ class TestCtrlC:
         login = read_until(demo, r"Admin: (\S+)/admin/  user: (\S+)  password: (\S+)")
         address, user, password = login.groups()
         read_until(demo, "Ctrl-C ends the server")
-        with httpx.Client(base_url=address, follow_redirects=True, timeout=60) as browser:
+        with httpx.Client(
+            base_url=address, follow_redirects=True, timeout=60, trust_env=False
+        ) as browser:
             browser.get("/admin/login/")
             token = browser.cookies["csrftoken"]
             form = {"username": user, "password": password, "csrfmiddlewaretoken": token}
@@ -160,7 +162,7 @@ class TestCtrlC:
         output, _ = demo.communicate(timeout=PATIENCE)
         assert demo.returncode == 0, output
         with pytest.raises(httpx.ConnectError):
-            httpx.get(address)
+            httpx.get(address, trust_env=False)
         assert list(tmp_path.glob("webhook-demo-*")) == []
 
     @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
@@ -172,7 +174,7 @@ class TestCtrlC:
         output, _ = demo.communicate(timeout=PATIENCE)
         assert demo.returncode == 130, output
         with pytest.raises(httpx.ConnectError):
-            httpx.get(address)
+            httpx.get(address, trust_env=False)
         assert list(tmp_path.glob("webhook-demo-*")) == []
 
 

@@ -180,7 +180,7 @@ class Shop:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.client = httpx.Client(base_url=server.url, timeout=60)
+        self.client = httpx.Client(base_url=server.url, timeout=60, trust_env=False)
 
     def deliver(
         self, provider: str, event_id: str, event_type: str, scope: str = "", **more: Any

@@ -85,12 +85,13 @@ class Sender:
         """Send everything; returns when all of it is acknowledged or given up."""
         volleys = iter(plan)
         limits = httpx.Limits(max_connections=CONNECTIONS)
-        async with (
-            httpx.AsyncClient(
-                base_url=self.server.url, limits=limits, timeout=ANSWER_SECONDS
-            ) as self.client,
-            asyncio.TaskGroup() as lanes,
-        ):
+        self.client = httpx.AsyncClient(
+            base_url=self.server.url,
+            limits=limits,
+            timeout=ANSWER_SECONDS,
+            trust_env=False,  # no proxy stands before this machine itself
+        )
+        async with self.client, asyncio.TaskGroup() as lanes:
             for _ in range(LANES):
                 lanes.create_task(self._lane(volleys))
         return self.ledger

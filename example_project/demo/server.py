@@ -76,7 +76,8 @@ class Server:
         deadline = time.monotonic() + START_SECONDS
         while self.is_running and time.monotonic() < deadline:
             with suppress(httpx.TransportError):
-                if httpx.get(f"{self.url}/admin/login/", timeout=START_SECONDS).is_success:
+                page = f"{self.url}/admin/login/"
+                if httpx.get(page, timeout=START_SECONDS, trust_env=False).is_success:
                     return
             time.sleep(0.1)
         raise ServerFailed(f"The server does not answer. The end of its log:\n{self.log_end()}")
@@ -102,6 +103,6 @@ class Server:
         self.process.terminate()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(STOP_SECONDS)
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError, PermissionError):  # the latter is macOS's word for it
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()

@@ -41,7 +41,8 @@ def run(options: Namespace, folder: Path) -> int:
         wrong = problems(counts.values(), sent)
         show(console, counts, sent, wrong)
         if wrong:
-            console.print(f"The end of the server's log:\n{server.log_end()}", markup=False)
+            console.print("The end of the server's log:")
+            console.print(server.log_end(), markup=False, soft_wrap=True)
         if not options.exit:
             console.print(login, soft_wrap=True)
             console.print("Look around. Ctrl-C ends the server.")
