@@ -103,12 +103,16 @@ def parse_form(body: bytes, charset: str = "") -> dict[str, str]:
 
 
 def media_type(header: str) -> tuple[str, str]:
-    """Split a Content-Type header into the bare type in lower case and its charset."""
+    """Split a Content-Type header into the bare type in lower case and its charset.
+
+    Both are empty if it cannot be read.
+    """
     try:
         content_type, parameters = parse_header_parameters(header)
-    except (LookupError, ValueError):
+    except (LookupError, TypeError, ValueError):
+        # TypeError: the parser of the standard library sorts `charset*` and `charset*0` badly.
         return "", ""
-    return content_type.strip().lower(), parameters.get("charset", "")
+    return content_type, parameters.get("charset", "")
 
 
 @dataclass(frozen=True)

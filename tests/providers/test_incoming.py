@@ -271,10 +271,19 @@ class TestMediaType:
             (f'{FORM}; charset="iso-8859-1"', (FORM, "iso-8859-1")),
             ("application/json; boundary=x", ("application/json", "")),
             ("application/json; charset*=nonsense''x", ("", "")),
+            ("application/json; charset*0; charset*", ("", "")),
         ],
     )
     def test_type_and_charset(self, header, expected):
         assert media_type(header) == expected
+
+    @given(st.text("abc/;=*\"\\'%0\0\n éÿ", max_size=30).map("a/b; charset".__add__) | st.text())
+    def test_nothing_that_a_stranger_writes_escapes(self, header):
+        """The Content-Type is read before the signature is checked."""
+        content_type, charset = media_type(header)
+
+        assert isinstance(content_type, str)
+        assert isinstance(charset, str)
 
     def test_a_stored_body_is_read_as_it_came(self):
         delivery = Incoming.stored(b"a=%E8", f"{FORM}; charset=iso-8859-1")

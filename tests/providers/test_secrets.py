@@ -68,7 +68,7 @@ class TestLists:
 
 
 class TestText:
-    @pytest.mark.parametrize("option", ["hunter2", "whsec_hunter2", "a b", "", "hunter2.", ".a"])
+    @pytest.mark.parametrize("option", ["hunter2", "whsec_hunter2", "a b", "", "a.", ".a", "a.b c"])
     def test_a_secret_outside_of_a_list(self, option):
         assert "Put the secret into a list" in problem(option)
 

@@ -244,6 +244,8 @@ class TestInteractivity:
         [
             {"actions": None},
             {"actions": {}},
+            {"actions": 5},
+            {"actions": {"action_ts": "1"}},
             {"actions": []},
             {"actions": [{"action_ts": 5}]},
             {"user": None},
