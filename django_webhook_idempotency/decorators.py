@@ -86,7 +86,8 @@ def idempotent_webhook(
             receive, request = receiver(args, kwargs)
             return await sync_to_async(receive.receive)(request)
 
-        chosen = async_view if iscoroutinefunction(view) else sync_view
+        chosen: Any = async_view if iscoroutinefunction(view) else sync_view
+        chosen.webhook_resolve = resolve  # lets the system checks see what it expects
         return cast(View, open_to_providers(chosen))
 
     return decorate

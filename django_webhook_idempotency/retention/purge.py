@@ -20,8 +20,8 @@ from django.db import DatabaseError, connections, transaction
 from django.db.models import F, Max, Model, QuerySet
 
 from .. import ledger
+from ..inserts import is_locked
 from ..models import WebhookEvent
-from ..querysets import is_locked
 from .policies import Policy
 from .walks import Bodies, Deliveries, Keys, Kind, Walk
 

@@ -5,6 +5,7 @@ What goes, goes without `pre_delete` and `post_delete` signals.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from datetime import datetime
 from enum import StrEnum
@@ -28,7 +29,7 @@ class Kind(StrEnum):
     RUNS = "runs"
 
 
-class Walk:
+class Walk(ABC):
     """One provider's rows of one table, and which of them go."""
 
     kind: Kind
@@ -49,17 +50,17 @@ class Walk:
         return self.events
 
     @property
+    @abstractmethod
     def old(self) -> QuerySet[Any]:
         """The rows that may go."""
-        raise NotImplementedError
 
+    @abstractmethod
     def count(self) -> Counter[Kind]:
         """How many rows would go now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def purge(self, part: QuerySet[Any]) -> Counter[Kind]:
         """Remove a part of the old rows, inside of a transaction."""
-        raise NotImplementedError
 
     def finish(self) -> Counter[Kind]:
         """Tidy up after the last range."""

@@ -46,18 +46,22 @@ return 0
 @lru_cache(maxsize=8)
 def _client(url: str) -> Redis:
     """One connection pool for each server that the settings have named."""
-    try:
-        from redis import Redis
-    except ImportError:
-        raise MissingExtra("redis", 'STORE "redis"') from None
+    from redis import Redis
+
     client: Redis = Redis.from_url(url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT)
     return client
 
 
 @contextmanager
 def _reachable() -> Iterator[None]:
-    """Turn every failure of Redis into StoreUnavailable, without the address it holds."""
-    from redis import RedisError
+    """Turn every failure of Redis into StoreUnavailable, without the address it holds.
+
+    Raises MissingExtra where its client is not installed.
+    """
+    try:
+        from redis import RedisError
+    except ImportError:
+        raise MissingExtra("redis", 'STORE "redis"') from None
 
     try:
         yield

@@ -1,0 +1,37 @@
+"""System checks: what is wrong with a project's settings, with a hint each.
+
+Each check is a plain function. All of them run with `manage.py check --tag webhooks` too; only
+those registered under `Tags.database` query the database.
+"""
+
+from __future__ import annotations
+
+from django.core.checks import Tags
+from django.core.checks import register as register_check
+
+from .environment import check_clock, check_database, check_other_databases, check_packet
+from .ids import IDS
+from .limits import check_retention, check_uploads
+from .options import check_options, check_own_problems, check_processing, check_settings
+from .secrets import check_secrets
+from .stores import check_store
+from .urlconf import check_handlers, check_views
+
+__all__ = ["IDS", "register"]
+
+TAG = "webhooks"
+
+
+def register() -> None:
+    """Register every check; called once when the app is ready."""
+    for check in (check_settings, check_options, check_processing, check_own_problems):
+        register_check(check, TAG)
+    register_check(check_secrets, TAG, Tags.security)
+    register_check(check_retention, TAG)
+    register_check(check_uploads, TAG)
+    register_check(check_store, TAG, Tags.caches)
+    for check in (check_database, check_other_databases, check_clock):
+        register_check(check, TAG)
+    register_check(check_packet, TAG, Tags.database)
+    register_check(check_views, TAG, Tags.urls)
+    register_check(check_handlers, TAG)
