@@ -62,15 +62,19 @@ class Settings:
         """Provider options that stand at the top level, as defaults of every provider."""
         return {name: value for name, value in self.all.items() if name not in PROJECT_SETTINGS}
 
-    def provider_options(self, slug: str) -> dict[str, Any]:
-        """Options of one provider: its own over the shared ones."""
+    def own_options(self, slug: str) -> Mapping[str, Any]:
+        """What stands under one provider's slug. Raises ImproperlyConfigured."""
         own = self.providers.get(slug, {})
         if not isinstance(own, Mapping):
             raise ImproperlyConfigured(
                 f"{SETTING}['PROVIDERS'][{slug!r}] is a {type(own).__name__}. "
                 "Make it a dictionary of options, such as {'SECRETS': [...]}."
             )
-        return {**self.shared_options, **own}
+        return own
+
+    def provider_options(self, slug: str) -> dict[str, Any]:
+        """Options of one provider: its own over the shared ones. Raises ImproperlyConfigured."""
+        return {**self.shared_options, **self.own_options(slug)}
 
     def processing_of(self, slug: str) -> str:
         """Where the handlers of one provider run."""

@@ -538,6 +538,16 @@ def test_a_wrong_option_is_named_and_nothing_is_lost(
     assert "FAILED_STATUS" in caplog.text
 
 
+@pytest.mark.parametrize("entry", [["whsec_x"], "whsec_x", None])
+def test_an_entry_that_is_no_dictionary_is_named(
+    client: Client, settings: Any, caplog: Any, entry: Any
+) -> None:
+    settings.WEBHOOK_IDEMPOTENCY = {"PROVIDERS": {"sangho": entry}}
+    answer = client.post("/webhooks/sangho/", b"{}", "application/json")
+    assert (answer.status_code, answer.json()) == (503, {"status": "misconfigured"})
+    assert "Make it a dictionary of options" in caplog.text
+
+
 def test_queued_processing_is_refused_in_this_version(client: Client, configure: Any) -> None:
     configure(PROCESSING="queued")
     assert deliver(client, "sangho").json() == {"status": "misconfigured"}

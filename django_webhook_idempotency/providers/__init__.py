@@ -46,7 +46,7 @@ def provider_class(slug: str, default: type[Provider] | None = None) -> type[Pro
 
     Raises UnknownProvider if there is neither and no `default`.
     """
-    path = conf.providers.get(slug, {}).get("CLASS") or BUILT_IN.get(slug)
+    path = conf.own_options(slug).get("CLASS") or BUILT_IN.get(slug)
     if path is None and default is not None:
         return default
     if path is None:
