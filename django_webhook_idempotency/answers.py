@@ -40,10 +40,10 @@ def exact(answer: Answer) -> HttpResponse:
     )
 
 
-def unavailable(word: str) -> HttpResponse:
-    """Nothing was written: ask the provider to come back."""
+def unavailable(word: str, retry_after: int) -> HttpResponse:
+    """Nothing was written: ask the provider to come back, in so many seconds."""
     response = plain(SERVICE_UNAVAILABLE, word)
-    response.headers["Retry-After"] = str(Provider.retry_after)
+    response.headers["Retry-After"] = str(retry_after)
     return response
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest, HttpResponseBase
 
-from .entry import NOT_ON_VIEWS, open_to_providers
+from .entry import open_to_providers, refuse_retentions
 from .handlers import Handler, finished, name_of
 from .models import WebhookEvent
 from .providers import configured_provider
@@ -48,9 +48,7 @@ def idempotent_webhook(
             "Say which webhooks to expect: @idempotent_webhook('stripe'), "
             "or @idempotent_webhook(key='X-Event-Id', provider='partner')."
         )
-    misplaced = NOT_ON_VIEWS & set(options)
-    if misplaced:
-        raise TypeError(f"{', '.join(sorted(misplaced))}: set this in WEBHOOK_IDEMPOTENCY.")
+    refuse_retentions(options)
     slug = provider or "keyed"
     overrides = {name.upper(): value for name, value in options.items()}
     resolve = partial(configured_provider, slug, overrides, Keyed if key else None)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.db import connections
 
 #: Options that the purge reads from the settings; on a view they would do nothing.
 NOT_ON_VIEWS = frozenset({"retention", "body_retention", "delivery_retention"})
+
+
+def refuse_retentions(names: Iterable[str]) -> None:
+    """Raise TypeError if an option is set where the purge would never see it."""
+    misplaced = sorted(NOT_ON_VIEWS & set(names))
+    if misplaced:
+        raise TypeError(
+            f"{', '.join(misplaced)} cannot be set on a view. "
+            "Set it in WEBHOOK_IDEMPOTENCY, in upper case."
+        )
 
 
 def open_to_providers(view: Any) -> Any:

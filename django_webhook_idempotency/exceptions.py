@@ -27,6 +27,10 @@ class InsideTransaction(WebhookError, ImproperlyConfigured):
     """A wrapper opened a transaction around the receiver, which needs to commit on its own."""
 
 
+class UnknownScope(WebhookError):
+    """The scope in the URL belongs to nobody (404)."""
+
+
 class MissingExtra(WebhookError, ImproperlyConfigured):
     """An optional dependency is needed and not installed.
 

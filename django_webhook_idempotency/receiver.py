@@ -20,13 +20,15 @@ from .dispatch.inline import deliver_atomic
 from .dispatch.leased import deliver_leased
 from .dispatch.work import DeliveryReport, Result, Work
 from .enums import EventStatus, Outcome
-from .exceptions import BodyTooLarge, MalformedWebhook, StoreUnavailable
+from .exceptions import BodyTooLarge, MalformedWebhook, StoreUnavailable, UnknownScope
 from .handlers import Handler
 from .ledger import alias, require_no_transaction
 from .models import WebhookEvent, digest_of, displayable
 from .providers import Answer, Identity, Incoming, Provider
 from .reading import kept_headers, plain_request, read
 from .reporting import announce, first_line, log_delivery, logger
+
+NOT_FOUND = 404
 
 Key = Callable[[Any], str]
 
@@ -53,17 +55,22 @@ class Receiver:
         Never raises what a delivery, a mistake in the settings or an unreachable service causes:
         the last two are answered 503, and the provider comes back.
         """
+        retry_after = Provider.retry_after
         try:
             provider = self.resolve()
+            retry_after = provider.retry_after
             return Reception(self, provider, DeliveryReport(provider)).receive(
                 plain_request(request)
             )
+        except UnknownScope as error:
+            logger.warning("webhook for an unknown scope: %s", error)
+            return answers.plain(NOT_FOUND, "unknown_scope")
         except ImproperlyConfigured as error:
             logger.critical("webhook receiver misconfigured: %s", error)
-            return answers.unavailable("misconfigured")
+            return answers.unavailable("misconfigured", retry_after)
         except (DatabaseError, StoreUnavailable) as error:
             logger.error("webhook not accepted, storage is away: %s", first_line(error))
-            return answers.unavailable("unavailable")
+            return answers.unavailable("unavailable", retry_after)
 
 
 @dataclass(frozen=True)
@@ -127,10 +134,8 @@ class Reception:
         if identity.secondary:
             event.secondary_key = digest_of("secondary", provider.key, scope, identity.secondary)
         if provider.same_body != "allow":
-            # Without the provider's own scope, which may be as unsigned as the id.
-            event.content_key = digest_of(
-                "content", provider.key, self.receiver.scope, report.body_digest
-            )
+            # Without the scope: the URL and the header that it comes from are not signed either.
+            event.content_key = digest_of("content", provider.key, report.body_digest)
         event.read_data_with(lambda: provider.payload(incoming))
         return event
 

@@ -12,7 +12,7 @@ from django.utils.functional import classproperty
 from django.views import View
 
 from .conf import conf
-from .entry import NOT_ON_VIEWS, open_to_providers
+from .entry import open_to_providers, refuse_retentions
 from .handlers import Handler, name_of, registry
 from .models import WebhookEvent
 from .providers import Provider, configured_provider, provider_class
@@ -41,15 +41,14 @@ class ReceivesWebhooks:
         raise TypeError("handle() is only called where a subclass defines it.")
 
     @classmethod
-    def option_names(cls) -> set[str]:
-        """The provider options that can be set on this view."""
-        declared = provider_class(cls.provider) if cls.provider else Provider
-        return set(declared.options) - NOT_ON_VIEWS
-
-    @classmethod
     def split_options(cls, initkwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Tell provider options, upper-case, from what the view class itself takes."""
-        names = cls.option_names()
+        """Tell provider options, upper-case, from what the view class itself takes.
+
+        Raises TypeError for a retention, which only the settings can hold.
+        """
+        slug = initkwargs.get("provider", cls.provider)
+        names = set((provider_class(slug) if slug else Provider).options)
+        refuse_retentions(name for name in names if name in initkwargs or hasattr(cls, name))
         chosen = {name: getattr(cls, name) for name in names if hasattr(cls, name)}
         chosen |= {name: value for name, value in initkwargs.items() if name in names}
         rest = {name: value for name, value in initkwargs.items() if name not in names}

@@ -351,9 +351,10 @@ def test_a_signed_body_under_a_new_id_is_flagged(
     # Two hooks on one URL share the GUID and may share the body: nothing is wrong with that.
     deliver(client, "github", "guid-1", body=body, headers={"X-GitHub-Hook-ID": "2"})
     deliver(client, "github", "guid-2", body=body, headers={"X-GitHub-Hook-ID": "3"})
-    assert Effect.objects.count() == 3
+    deliver(client, "github", "guid-3", body=body, path="/webhooks/github/made-up/")
+    assert Effect.objects.count() == 4
     rows = WebhookDelivery.objects.order_by("id")
-    assert [row.conflict for row in rows] == [False, False, True]
+    assert [row.conflict for row in rows] == [False, False, True, True]
     assert "under another id" in rows[2].note
 
 
@@ -458,6 +459,47 @@ def test_secrets_by_scope(client: Client, configure: Any) -> None:
     headers = signed_headers("stripe", body, "evt_1", secret="whsec_a")
     for path, status in (("/webhooks/stripe/a/", 200), ("/webhooks/stripe/b/", 401)):
         assert client.post(path, body, "application/json", headers=headers).status_code == status
+
+
+def test_a_tenant_without_secrets_is_not_found(client: Client, configure: Any, caplog: Any) -> None:
+    """A scope that somebody made up is no mistake in the settings."""
+    configure(stripe={"SECRETS": lambda scope: {"a": ["whsec_a"]}.get(scope)})
+    answer = deliver_to(client, "/webhooks/stripe/b/", "whsec_a")
+    assert (answer.status_code, answer.json()) == (404, {"status": "unknown_scope"})
+    assert deliver_to(client, "/webhooks/stripe/a/", "whsec_a").status_code == 200
+    assert not [record for record in caplog.records if record.levelname == "CRITICAL"]
+
+
+def test_scopes_can_be_closed(client: Client, configure: Any) -> None:
+    configure(stripe={"SCOPES": ["a"]})
+    assert deliver(client, "stripe").status_code == 200
+    assert deliver(client, "stripe", path="/webhooks/stripe/a/").status_code == 200
+    assert deliver(client, "stripe", path="/webhooks/stripe/b/").status_code == 404
+    assert WebhookEvent.objects.count() == 2
+
+
+def deliver_to(client: Client, path: str, secret: str) -> Any:
+    body = body_of("stripe", "evt_1")
+    headers = signed_headers("stripe", body, "evt_1", secret=secret)
+    return client.post(path, body, "application/json", headers=headers)
+
+
+def test_the_wait_that_is_asked_for_is_the_providers(client: Client, configure: Any) -> None:
+    configure(stripe={"SECRETS": [], "RETRY_AFTER": 77})
+    answer = client.post("/webhooks/stripe/", b"{}", "application/json")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "77")
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+def test_several_handlers_answer_nothing_of_their_own(
+    client: Client, handlers: Any, atomic: bool
+) -> None:
+    from django.http import HttpResponse
+
+    handlers.add(lambda event: HttpResponse("A", status=203), atomic=atomic)
+    handlers.add(lambda event: HttpResponse("B", status=203), atomic=atomic)
+    answer = deliver(client, "slack")
+    assert (answer.status_code, answer.json()["status"]) == (200, "processed")
 
 
 def test_strangers_cannot_fill_the_table(client: Client, configure: Any) -> None:

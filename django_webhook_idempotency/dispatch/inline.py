@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -18,13 +16,18 @@ from ..inserts import is_locked
 from ..models import WebhookEvent
 from .failures import record_failure
 from .responses import remembered
-from .runs import Run, call, changes_after, changes_done, patience, read_stored, remaining
+from .runs import (
+    TRANSIENT_TRIES,
+    Run,
+    call,
+    changes_after,
+    changes_done,
+    patience,
+    pause_before,
+    read_stored,
+    remaining,
+)
 from .work import Result, Work
-
-#: How often a transaction that lost a deadlock or a serialization check is run again at once.
-TRANSIENT_TRIES = 4
-#: The longest pause before the second try, in seconds; it doubles with each.
-TRANSIENT_PAUSE = 0.04
 
 
 def deliver_atomic(event: WebhookEvent, work: Work) -> Result:
@@ -95,7 +98,7 @@ class AtomicRun(ABC):
                 return result
             except Exception as error:
                 if ledger.is_transient(error) and tries < TRANSIENT_TRIES:
-                    time.sleep(random.uniform(0, TRANSIENT_PAUSE * 2**tries))  # noqa: S311
+                    pause_before(tries + 1)
                 elif self.claimed and self.run is not None:
                     return record_failure(self.event, self.work, error, self.run, self.stored)
                 elif is_locked(error):

@@ -18,7 +18,7 @@ from ..stores import LeaseStore, lease_store
 from .failures import is_unproven
 from .heartbeat import heartbeat
 from .inline import meet, meet_twin
-from .runs import Run, call, changes_after, changes_done, patience, read_stored, remaining
+from .runs import Run, call, changes_after, changes_done, patience, read_stored, remaining, retried
 from .work import Result, Work
 
 
@@ -133,7 +133,7 @@ class LeasedRun:
                     except Exception as raised:
                         if not isinstance(raised, Ignore) or len(handlers) == 1:
                             error = raised
-            return self.end(value, error)
+            return self.end(value if len(self.work.handlers) == 1 else None, error)
         except LeaseLost:
             return self.overtaken(error)
         finally:
@@ -144,11 +144,7 @@ class LeasedRun:
         run = Run(handler, self.event.attempts)
         try:
             if handler.atomic:
-                with ledger.own_transaction(self.using):
-                    value = call(handler, self.event)
-                    self.fence()
-                    run.row(self.event).save(force_insert=True, using=self.using)
-                return value
+                return retried(lambda: self.call_fenced(run))
             value = call(handler, self.event)
         except LeaseLost:
             raise
@@ -157,6 +153,14 @@ class LeasedRun:
             run.row(self.event, error).save(force_insert=True, using=self.using)
             raise
         run.row(self.event).save(force_insert=True, using=self.using)
+        return value
+
+    def call_fenced(self, run: Run) -> Any:
+        """Run an atomic handler; what it wrote is undone if the lease is not ours by then."""
+        with ledger.own_transaction(self.using):
+            value = call(run.handler, self.event)
+            self.fence()
+            run.row(self.event).save(force_insert=True, using=self.using)
         return value
 
     def forget(self) -> None:
@@ -185,9 +189,13 @@ class LeasedRun:
             changes = changes_done(work, value)
             outcome = Outcome.PROCESSED if work.handlers else Outcome.IGNORED
             result = Result(outcome, event, value=value)
-        with transaction.atomic(using=self.using):
-            ledger.finish(event, self.token, **changes)
-            return work.record(result, self.using)
+
+        def write() -> Result:
+            with transaction.atomic(using=self.using):
+                ledger.finish(event, self.token, **changes)
+                return work.record(result, self.using)
+
+        return retried(write)
 
     def overtaken(self, error: Exception | None) -> Result:
         """Somebody else holds the event by now; what became of it is theirs to say."""

@@ -32,11 +32,11 @@ def remembered(value: Any) -> dict[str, Any]:
 
 
 def replayed(event: WebhookEvent) -> HttpResponse | None:
-    """The answer that was kept with an event."""
-    if event.response_status is None:
+    """The answer that was kept with an event; None once its body has been purged."""
+    if event.response_status is None or event.response_body is None:
         return None
     return HttpResponse(
-        bytes(event.response_body or b""),
+        bytes(event.response_body),
         status=event.response_status,
         content_type=event.response_content_type or None,
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from django.http import HttpResponseBase
 from django.utils import timezone
@@ -21,9 +22,15 @@ from ..providers import Incoming, Provider
 from .responses import remembered, rendered
 from .work import ViewFailed, Work
 
+Returned = TypeVar("Returned")
+
 #: Seconds between two looks at an event that somebody else is running: first and longest.
 FIRST_PAUSE = 0.005
 LONGEST_PAUSE = 0.1
+#: How often a transaction that lost a deadlock or a serialization check is run again at once.
+TRANSIENT_TRIES = 4
+#: The longest pause before the second try, in seconds; it doubles with each.
+TRANSIENT_PAUSE = 0.08
 FIRST_ERROR_STATUS = 400
 
 
@@ -38,6 +45,26 @@ def patience(wait: float) -> Iterator[None]:
             return
         time.sleep(min(pause, left))
         pause = min(pause * 2, LONGEST_PAUSE)
+
+
+def retried(work: Callable[[], Returned]) -> Returned:
+    """Run a whole transaction, again at once if the database undid it for another.
+
+    The last error is raised when the tries are used up.
+    """
+    for tries in range(1, TRANSIENT_TRIES):
+        try:
+            return work()
+        except Exception as error:
+            if not ledger.is_transient(error):
+                raise
+            pause_before(tries + 1)
+    return work()
+
+
+def pause_before(tries: int) -> None:
+    """Sleep a random time before the next try of a transaction, longer before each."""
+    time.sleep(random.uniform(0, TRANSIENT_PAUSE * 2 ** (tries - 1)))  # noqa: S311
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from ..conf import SETTING
 from ..enums import Outcome
-from ..exceptions import MalformedWebhook, Reject, Retry
+from ..exceptions import MalformedWebhook, Reject, Retry, UnknownScope
 from ..signatures import Message, Scheme, Secret, Verdict
 from . import options
 from .incoming import Incoming
@@ -105,6 +105,9 @@ class Provider:
     stop_retry_headers: ClassVar[Mapping[str, str]] = {}
 
     secrets: Any = None
+    #: Scopes that the URL may name; None for any. One that no secret of its own stands behind
+    #: only names a copy of the same endpoint.
+    scopes: frozenset[str] | None = None
     tolerance: float | None = 300
     deadline: float | None = None
     max_body: int = 5 * 1024 * 1024
@@ -163,8 +166,11 @@ class Provider:
         """The secrets that may verify a delivery now.
 
         `scope` is the one in the URL. Raises ImproperlyConfigured if there is none: an absent
-        secret must never mean that everybody is let in.
+        secret must never mean that everybody is let in. Raises UnknownScope for a scope that
+        isn't among `scopes`, or that a SECRETS function knows no secret for.
         """
+        if scope and self.scopes is not None and scope not in self.scopes:
+            raise UnknownScope(f"The scope {scope!r} is not among SCOPES.")
         return configured_secrets(
             self.secrets, scope, f"{SETTING}['PROVIDERS'][{self.key!r}]['SECRETS']"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -92,6 +92,18 @@ def one_of(*choices: Any) -> Validator:
     return check
 
 
+def names(value: Any) -> frozenset[str] | None:
+    """None for any, or a list of names."""
+    if value is None:
+        return None
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise ValueError("None or a list of texts")
+    chosen = list(value)
+    if not all(isinstance(name, str) and name for name in chosen):
+        raise ValueError("None or a list of texts")
+    return frozenset(chosen)
+
+
 def function(value: Any) -> Any:
     """None, a callable, or the dotted path of one."""
     if isinstance(value, str):
@@ -111,6 +123,7 @@ def anything(value: Any) -> Any:
 
 COMMON: Mapping[str, Validator] = {
     "secrets": anything,
+    "scopes": names,
     "tolerance": optional_seconds,
     "deadline": optional_seconds,
     "max_body": positive,

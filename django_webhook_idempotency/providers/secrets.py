@@ -11,6 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
+from ..exceptions import UnknownScope
 from ..signatures import Secret
 
 _DOTTED_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
@@ -22,9 +23,12 @@ def configured_secrets(option: Any, scope: str, where: str) -> list[Secret]:
     It is a list of secrets, or a callable (or its dotted path) that takes the scope in the URL
     and returns such a list. An entry is text, bytes, or `{"SECRET": ..., "UNTIL": datetime}` for
     one that is being rotated out. Raises ImproperlyConfigured for anything else, for an empty
-    secret, which would let everybody in, and when none is live.
+    secret, which would let everybody in, and when none is live; UnknownScope when a callable
+    knows no secret of a scope that isn't blank.
     """
-    entries = _entries(option, scope, where)
+    entries = list(_entries(option, scope, where))
+    if not entries and scope and not isinstance(option, list | tuple):
+        raise UnknownScope(f"There is no secret for the scope {scope!r}.")
     secrets = [secret for entry in entries if (secret := _live(entry, where)) is not None]
     if not secrets:
         raise ImproperlyConfigured(f"There is no live secret. Set {where} to a list of secrets.")

@@ -266,6 +266,22 @@ def test_attempts_at_a_deadlock(client: Client, handlers: Any) -> None:
     assert Effect.objects.count() == 1
 
 
+def test_attempts_at_a_deadlock_beside_a_leased_handler(client: Client, handlers: Any) -> None:
+    tries = []
+
+    def deadlocked(event: WebhookEvent) -> None:
+        Effect.objects.create(event_id=event.event_id)
+        tries.append(event.pk)
+        if len(tries) < 3:
+            raise _deadlock()
+
+    handlers.add(deadlocked)
+    handlers.add(lambda event: None, atomic=False)
+    assert deliver(client, "sangho").json()["status"] == "processed"
+    assert len(tries) == 3
+    assert Effect.objects.count() == 1
+
+
 def _deadlock() -> Exception:
     from django.db import OperationalError
 
