@@ -13,16 +13,21 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import DatabaseError, connections, router, transaction
+from django.db.models import F
 from django.utils import timezone
 
 from .enums import EventStatus
 from .exceptions import InsideTransaction, LeaseLost
+from .inserts import is_locked
 from .models import MAX_ERROR, WebhookEvent, displayable
 
 #: PostgreSQL: serialization failure, deadlock.
 _TRANSIENT_SQLSTATES = frozenset({"40001", "40P01"})
 #: MySQL and MariaDB: deadlock, record changed since last read.
 _TRANSIENT_NUMBERS = frozenset({1213, 1020})
+#: MySQL and MariaDB: those, and a full lock table. After one of these no statement of the
+#: transaction is left, and the next begins a new one without a word.
+_UNDOING_NUMBERS = _TRANSIENT_NUMBERS | {1206}
 #: How far `is_transient` follows the causes of an error.
 _MAX_CAUSES = 10
 
@@ -49,12 +54,24 @@ def is_transient(error: BaseException | None) -> bool:
     return False
 
 
+def is_passing(error: BaseException) -> bool:
+    """Whether another transaction came in the way, so that a second try may succeed."""
+    return is_transient(error) or is_locked(error)
+
+
 def require_no_transaction(using: str) -> None:
     """Raise InsideTransaction where somebody opened a transaction around the receiver.
 
     The ones that Django's test cases open don't count.
     """
-    for block in connections[using].atomic_blocks:
+    connection = connections[using]
+    if not connection.in_atomic_block and not connection.get_autocommit():
+        raise InsideTransaction(
+            "Autocommit is off, so that nothing the webhook receiver writes would be committed. "
+            f"Leave DATABASES[{using!r}]['AUTOCOMMIT'] on, and don't call set_autocommit(False) "
+            "around the receiver."
+        )
+    for block in connection.atomic_blocks:
         if not getattr(block, "_from_testcase", False):
             raise InsideTransaction(
                 "A transaction is open around the webhook receiver, which has to commit by "
@@ -75,13 +92,58 @@ def own_transaction(using: str) -> Iterator[None]:
         yield
 
 
-def drop_broken_connection(using: str) -> None:
-    """After an error, close a connection that the database has given up; the next use opens one."""
+@contextmanager
+def unbroken(using: str) -> Iterator[None]:
+    """Run somebody else's code in our transaction; raise if it can no longer be committed whole.
+
+    The code may have caught the error that says so. MySQL and MariaDB undo everything on a
+    deadlock and carry on in a new transaction, which would commit what came after it without the
+    claim. Django ends a transaction that is marked for rollback without an exception, and a
+    savepoint too.
+    """
+    undone: list[DatabaseError] = []
+
+    def watch(execute: Any, sql: Any, params: Any, many: Any, context: Any) -> Any:
+        try:
+            return execute(sql, params, many, context)
+        except DatabaseError as error:
+            if error.args and error.args[0] in _UNDOING_NUMBERS:
+                undone.append(error)
+            raise
+
     connection = connections[using]
-    if connection.in_atomic_block or connection.connection is None:
-        return
+    with connection.execute_wrapper(watch):
+        yield
+    if undone:
+        raise undone[0]
+    if connection.needs_rollback:
+        raise transaction.TransactionManagementError(
+            "The handler went on after a database error, closed the connection or asked for a "
+            "rollback, so what it wrote can't be committed. Put transaction.atomic() around the "
+            "statements whose errors it catches."
+        )
+
+
+def require_alive(using: str) -> None:
+    """Raise if the transaction is aborted: PostgreSQL would answer COMMIT with a rollback."""
+    with connections[using].cursor() as cursor:
+        cursor.execute("SELECT 1")
+
+
+def drop_broken_connection(using: str) -> bool:
+    """After an error, close a connection that the database has given up; the next use opens one.
+
+    Returns whether the connection was lost.
+    """
+    connection = connections[using]
+    if connection.in_atomic_block:
+        return False
+    if connection.connection is None:
+        return True
     if connection.errors_occurred and not connection.is_usable():
         connection.close()
+        return True
+    return False
 
 
 def new_token() -> str:
@@ -111,7 +173,7 @@ def take(stored: WebhookEvent, token: str, lease: timedelta, *, exclusive: bool)
         status=EventStatus.PROCESSING,
         lease_token=token,
         lease_expires_at=now + lease,
-        attempts=stored.attempts + 1,
+        attempts=F("attempts") + 1,
         next_attempt_at=None,
     )
     return taken == 1

@@ -112,9 +112,10 @@ class AtomicRun(ABC):
         """Claim the event and run it; None if it isn't free."""
 
     def call(self, handler: Handler, number: int) -> Any:
-        """Call one handler."""
+        """Call one handler. Raises what it raises, and if it broke the transaction."""
         self.run = Run(handler, number)
-        return call(handler, self.event)
+        with ledger.unbroken(self.using):
+            return call(handler, self.event)
 
     def call_each(self, handlers: list[Handler], number: int) -> Exception | None:
         """Call several handlers, each in a savepoint, so that one failure undoes only its own.
@@ -140,7 +141,10 @@ class AtomicRun(ABC):
 
     def end(self, outcome: Outcome, value: Any = None, error: Exception | None = None) -> Result:
         """Write the delivery's row into the transaction."""
-        return self.work.record(Result(outcome, self.event, error, value), self.using)
+        result = self.work.record(Result(outcome, self.event, error, value), self.using)
+        if not self.work.provider.store_deliveries:
+            ledger.require_alive(self.using)
+        return result
 
 
 class FirstRun(AtomicRun):
