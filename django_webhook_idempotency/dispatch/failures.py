@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from django.db import DatabaseError
+
 from .. import ledger
 from ..enums import EventStatus, Outcome
 from ..models import WebhookEvent
@@ -31,17 +33,21 @@ def record_failure(
     """Store that a run failed, in a transaction of its own, so that the event can run again.
 
     `stored` is the event's row if it had one before this run. Somebody else may have taken the
-    event over since the rollback; then what they make of it stands. A database that cannot be
+    event over since the rollback; then what they make of it stands, and until that is known the
+    delivery is in progress, whatever this run would have answered. A database that cannot be
     reached raises its own error.
     """
     if stored is None and is_unproven(error, work):
         return Result(Outcome.REJECTED, error=error, unproven=True)
-    using = ledger.alias()
-    ledger.drop_broken_connection(using)
+    ledger.drop_broken_connection(ledger.alias())
     failure = Failure(event, work, error, run)
     for _ in patience(work.provider.wait):
-        with ledger.own_transaction(using):
+        try:
             result = failure.record(stored)
+        except DatabaseError as problem:
+            if not ledger.is_passing(problem):
+                raise
+            continue
         if result is not None:
             return result
     logger.error(
@@ -49,7 +55,7 @@ def record_failure(
         event.provider,
         type(error).__name__,
     )
-    return Result.of_failure(stored, error)
+    return Result(Outcome.IN_PROGRESS, stored)
 
 
 class Failure:
@@ -66,15 +72,27 @@ class Failure:
 
     def record(self, stored: WebhookEvent | None) -> Result | None:
         """Write the failure if the event is free; None while somebody else holds it."""
-        events = WebhookEvent.objects.using(self.using)
         if stored is None:
-            self.event.pk = None
-            for name, value in changes_after(self.error, 1, self.work.provider).items():
-                setattr(self.event, name, value)
-            if events.insert_once(self.event).won:
-                return self.finish(self.event)
+            with ledger.own_transaction(self.using):
+                if self.insert():
+                    return self.finish(self.event)
+            # Between the transactions: inside of one, an older snapshot could hide the row.
             stored = ledger.find(self.event)
-        locked = events.lock(stored.pk) if stored is not None else None
+        if stored is None:
+            return None
+        with ledger.own_transaction(self.using):
+            return self.change(stored)
+
+    def insert(self) -> bool:
+        """Insert the event's row as a first run that failed leaves it."""
+        self.event.pk = None
+        for name, value in changes_after(self.error, 1, self.work.provider).items():
+            setattr(self.event, name, value)
+        return WebhookEvent.objects.using(self.using).insert_once(self.event).won
+
+    def change(self, stored: WebhookEvent) -> Result | None:
+        """Write the failure into the row that is there, if nobody holds it."""
+        locked = WebhookEvent.objects.using(self.using).lock(stored.pk)
         if locked is None:
             return None
         if locked.is_finished:

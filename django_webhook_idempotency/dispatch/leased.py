@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import transaction
+from django.db import DatabaseError
 from django.utils import timezone
 
 from .. import ledger
@@ -18,7 +18,17 @@ from ..stores import LeaseStore, lease_store
 from .failures import is_unproven
 from .heartbeat import heartbeat
 from .inline import meet, meet_twin
-from .runs import Run, call, changes_after, changes_done, patience, read_stored, remaining, retried
+from .runs import (
+    Run,
+    call,
+    changes_after,
+    changes_done,
+    insist,
+    patience,
+    read_stored,
+    remaining,
+    retried,
+)
 from .work import Result, Work
 
 
@@ -42,15 +52,20 @@ def deliver_leased(event: WebhookEvent, work: Work) -> Result:
     store = lease_store()
     stored: WebhookEvent | None = None
     for _ in patience(work.provider.wait):
-        claim = _claim_new(event, work, store)
-        if claim is None:
-            stored = ledger.find(event, with_response=work.replay_response)
-            if stored is None:
-                continue
-            met = meet(event, stored, work)
-            if met is not None:
-                return met
-            claim = _claim_stored(stored, work, store)
+        try:
+            claim = _claim_new(event, work, store)
+            if claim is None:
+                stored = ledger.find(event, with_response=work.replay_response)
+                if stored is None:
+                    continue
+                met = meet(event, stored, work)
+                if met is not None:
+                    return met
+                claim = _claim_stored(stored, work, store)
+        except DatabaseError as error:
+            if not ledger.is_passing(error):
+                raise
+            continue
         if claim is not None:
             return LeasedRun(claim, work, store).run_all()
     return Result(Outcome.IN_PROGRESS, stored)
@@ -89,7 +104,8 @@ def _claim_stored(stored: WebhookEvent, work: Work, store: LeaseStore) -> Claim 
             _release(store, stored.dedupe_key, token)
     if not taken:
         return None
-    whole = WebhookEvent.objects.using(ledger.alias()).get(pk=stored.pk)
+    events = WebhookEvent.objects.using(ledger.alias())
+    whole = insist(ledger.alias(), lambda: events.get(pk=stored.pk))
     work.prepare(read_stored(whole, work.provider))
     return Claim(whole, token)
 
@@ -135,7 +151,7 @@ class LeasedRun:
                             error = raised
             return self.end(value if len(self.work.handlers) == 1 else None, error)
         except LeaseLost:
-            return self.overtaken(error)
+            return self.overtaken()
         finally:
             _release(self.store, event.dedupe_key, self.token)
 
@@ -149,23 +165,30 @@ class LeasedRun:
         except LeaseLost:
             raise
         except Exception as error:
-            ledger.drop_broken_connection(self.using)
-            run.row(self.event, error).save(force_insert=True, using=self.using)
+            self.store_run(run, error)
             raise
-        run.row(self.event).save(force_insert=True, using=self.using)
+        self.store_run(run)
         return value
 
     def call_fenced(self, run: Run) -> Any:
         """Run an atomic handler; what it wrote is undone if the lease is not ours by then."""
         with ledger.own_transaction(self.using):
-            value = call(run.handler, self.event)
+            with ledger.unbroken(self.using):
+                value = call(run.handler, self.event)
             self.fence()
             run.row(self.event).save(force_insert=True, using=self.using)
         return value
 
+    def store_run(self, run: Run, error: Exception | None = None) -> None:
+        """Store how a run ended. What it did outside the database can't be undone any more."""
+        row = run.row(self.event, error)
+        insist(self.using, lambda: row.save(force_insert=True, using=self.using))
+
     def forget(self) -> None:
         """Delete the row that this claim inserted; the delivery must leave no event behind."""
-        WebhookEvent.objects.using(self.using).held_by(self.event.pk, self.token).delete()
+        with ledger.own_transaction(self.using):
+            self.fence()
+            WebhookEvent.objects.using(self.using).filter(pk=self.event.pk).delete()
 
     def fence(self) -> None:
         """Raise LeaseLost if the row no longer carries our token.
@@ -191,15 +214,15 @@ class LeasedRun:
             result = Result(outcome, event, value=value)
 
         def write() -> Result:
-            with transaction.atomic(using=self.using):
+            with ledger.own_transaction(self.using):
                 ledger.finish(event, self.token, **changes)
                 return work.record(result, self.using)
 
-        return retried(write)
+        return insist(self.using, write)
 
-    def overtaken(self, error: Exception | None) -> Result:
+    def overtaken(self) -> Result:
         """Somebody else holds the event by now; what became of it is theirs to say."""
         self.work.report.note = "the lease ran out while the handler ran"
         stored = WebhookEvent.objects.using(self.using).filter(pk=self.event.pk).first()
         finished = stored is not None and stored.is_finished
-        return Result(Outcome.DUPLICATE if finished else Outcome.IN_PROGRESS, stored, error)
+        return Result(Outcome.DUPLICATE if finished else Outcome.IN_PROGRESS, stored)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
+from django.db import DatabaseError
 from django.http import HttpResponseBase
 from django.utils import timezone
 
@@ -60,6 +61,23 @@ def retried(work: Callable[[], Returned]) -> Returned:
                 raise
             pause_before(tries + 1)
     return work()
+
+
+def insist(using: str, write: Callable[[], Returned]) -> Returned:
+    """Write down what has happened outside the database already, despite a passing fault.
+
+    Tries again after a deadlock, a lost serialization check, a refused lock or a lost connection.
+    If the connection was lost in the commit, `write` may take effect twice.
+    """
+    for tries in range(1, TRANSIENT_TRIES):
+        try:
+            return write()
+        except DatabaseError as error:
+            lost = ledger.drop_broken_connection(using)
+            if not (lost or ledger.is_passing(error)):
+                raise
+            pause_before(tries + 1)
+    return write()
 
 
 def pause_before(tries: int) -> None:
