@@ -1,0 +1,1 @@
+"""Attempts to break exactly-once: a real server, many workers, kills, cuts and races."""

@@ -1,0 +1,113 @@
+"""Servers on this run's database, the sizes, and where the figures go."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+
+from tests.services import REDIS_URL
+
+from .server import Server, serve
+
+#: WEBHOOK_HAMMER=full: the sizes of the closing notes. Otherwise what `make test` can afford.
+FULL = os.environ.get("WEBHOOK_HAMMER", "") == "full"
+#: A file to which each test adds a line of JSON with what it counted.
+REPORT = os.environ.get("WEBHOOK_HAMMER_REPORT", "")
+
+#: As a project would set SQLite up for a server with several workers.
+SQLITE = {
+    "timeout": 20,
+    "transaction_mode": "IMMEDIATE",
+    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL",
+}
+#: SQLite as `startproject` leaves it.
+SQLITE_DEFAULT: dict[str, Any] = {}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what stands in this folder."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker("hammer")
+
+
+@pytest.fixture
+def size() -> Callable[[int, int], int]:
+    """Give the number for a full run or the one for an everyday run."""
+    return lambda full, everyday: full if FULL else everyday
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Give a function that keeps what a test counted."""
+
+    def keep(**counted: Any) -> None:
+        line = {"database": connection.vendor, "test": request.node.name, **counted}
+        request.node.add_report_section("call", "figures", json.dumps(line))
+        if REPORT:
+            with open(REPORT, "a") as file:
+                file.write(json.dumps(line) + "\n")
+
+    return keep
+
+
+@pytest.fixture
+def redis_url() -> str:
+    """Give a Redis database that only these tests use: some of them empty it."""
+    return os.environ.get("WEBHOOK_HAMMER_REDIS", REDIS_URL.rsplit("/", 1)[0] + "/5")
+
+
+Start = Callable[..., Server]
+
+
+@pytest.fixture
+def start(tmp_path: Path, database_url: str) -> Iterator[Start]:
+    """Give a function that starts a server on this run's database."""
+    with ExitStack() as stack:
+        number = 0
+
+        def start(
+            workers: int = 4,
+            *,
+            url: str = "",
+            database: dict[str, Any] | None = None,
+            sqlite: dict[str, Any] | None = None,
+            **webhook: Any,
+        ) -> Server:
+            nonlocal number
+            number += 1
+            changes: dict[str, Any] = {"CONN_MAX_AGE": 60, **(database or {})}
+            if connection.vendor == "sqlite":
+                changes["OPTIONS"] = SQLITE if sqlite is None else sqlite
+                stack.callback(leave_wal)
+            context: AbstractContextManager[Server] = serve(
+                tmp_path / f"server-{number}",
+                url or database_url,
+                workers=workers,
+                settings={"DATABASE": changes, "WEBHOOK_IDEMPOTENCY": webhook},
+            )
+            return stack.enter_context(context)
+
+        yield start
+
+
+def leave_wal() -> None:
+    """Give the next test the journal that SQLite starts with."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("PRAGMA journal_mode=DELETE")
+                return
+        except OperationalError:  # a worker is still dying
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)

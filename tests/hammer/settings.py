@@ -1,0 +1,22 @@
+"""The test project as a server runs it: HAMMER_SETTINGS says what differs in one test."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import timedelta
+
+from tests.settings import *  # noqa: F403
+from tests.settings import DATABASES, INSTALLED_APPS, WEBHOOK_IDEMPOTENCY
+
+_changes = json.loads(os.environ.get("HAMMER_SETTINGS", "{}"))
+
+DEBUG = False
+ROOT_URLCONF = "tests.hammer.urls"
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.hammer"]
+MIDDLEWARE = []
+
+DATABASES["default"].update(_changes.get("DATABASE", {}))
+WEBHOOK_IDEMPOTENCY = {**WEBHOOK_IDEMPOTENCY, **_changes.get("WEBHOOK_IDEMPOTENCY", {})}
+if "LEASE" in WEBHOOK_IDEMPOTENCY:
+    WEBHOOK_IDEMPOTENCY["LEASE"] = timedelta(seconds=WEBHOOK_IDEMPOTENCY["LEASE"])
