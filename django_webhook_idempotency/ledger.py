@@ -130,6 +130,26 @@ def require_alive(using: str) -> None:
         cursor.execute("SELECT 1")
 
 
+@contextmanager
+def bounded_lock_wait(using: str, seconds: float) -> Iterator[None]:
+    """Let SQLite wait no longer than `seconds` for its one lock, which a handler may be holding.
+
+    The other databases are asked not to wait at all, statement by statement.
+    """
+    connection = connections[using]
+    if connection.vendor != "sqlite":
+        yield
+        return
+    connection.ensure_connection()
+    raw: Any = connection.connection
+    (before,) = raw.execute("PRAGMA busy_timeout").fetchone()
+    raw.execute(f"PRAGMA busy_timeout = {min(before, int(seconds * 1000))}")
+    try:
+        yield
+    finally:
+        raw.execute(f"PRAGMA busy_timeout = {before}")
+
+
 def drop_broken_connection(using: str) -> bool:
     """After an error, close a connection that the database has given up; the next use opens one.
 

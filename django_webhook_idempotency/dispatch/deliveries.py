@@ -17,6 +17,8 @@ logger = logging.getLogger("django_webhook_idempotency")
 #: Rows of unverified deliveries that one process writes at once, and then each second.
 STRANGER_BURST = 100
 STRANGERS_PER_SECOND = 1.0
+#: Seconds that a row which only tells of a delivery waits for SQLite's lock.
+ROW_PATIENCE = 1.0
 
 
 class Throttle:
@@ -50,7 +52,8 @@ strangers = Throttle(STRANGER_BURST, STRANGERS_PER_SECOND)
 def record(report: DeliveryReport, event: WebhookEvent | None) -> None:
     """Write the row of a verified delivery. A database that fails here is logged, not raised."""
     try:
-        report.save(event, ledger.alias())
+        with ledger.bounded_lock_wait(ledger.alias(), ROW_PATIENCE):
+            report.save(event, ledger.alias())
     except DatabaseError as error:
         logger.warning("webhook delivery row not written: %s", type(error).__name__)
 
@@ -66,6 +69,7 @@ def record_stranger(report: DeliveryReport) -> None:
         return
     try:
         deliveries = WebhookDelivery.objects.using(ledger.alias())
-        deliveries.insert_bounded(report.row(None), provider.rejected_limit)
+        with ledger.bounded_lock_wait(deliveries.db, ROW_PATIENCE):
+            deliveries.insert_bounded(report.row(None), provider.rejected_limit)
     except DatabaseError as error:
         logger.warning("webhook delivery row not written: %s", type(error).__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import ExitStack
 from typing import Any
 
 from django.db import transaction
@@ -81,6 +82,7 @@ class AtomicRun(ABC):
         self.stored = stored
         self.using = ledger.alias()
         self.claimed = False
+        self.waiting = ExitStack()
         self.run: Run | None = None
 
     def attempt(self) -> Result | None:
@@ -91,11 +93,11 @@ class AtomicRun(ABC):
         for tries in range(1, TRANSIENT_TRIES + 1):
             self.claimed = False
             try:
-                with ledger.own_transaction(self.using):
-                    result = self.claim_and_run()
-                    if result is None or result.event is not self.event:
-                        transaction.set_rollback(True, using=self.using)
-                return result
+                with ExitStack() as self.waiting:
+                    self.waiting.enter_context(
+                        ledger.bounded_lock_wait(self.using, self.work.provider.wait)
+                    )
+                    return self.transact()
             except Exception as error:
                 if ledger.is_transient(error) and tries < TRANSIENT_TRIES:
                     pause_before(tries + 1)
@@ -106,6 +108,19 @@ class AtomicRun(ABC):
                 else:
                     raise
         return None
+
+    def transact(self) -> Result | None:
+        """Claim and run in one transaction, undone if there was nothing to claim."""
+        with ledger.own_transaction(self.using):
+            result = self.claim_and_run()
+            if result is None or result.event is not self.event:
+                transaction.set_rollback(True, using=self.using)
+        return result
+
+    def claim(self) -> None:
+        """From here on the event is ours, and the handler waits for locks as it likes."""
+        self.waiting.close()
+        self.claimed = True
 
     @abstractmethod
     def claim_and_run(self) -> Result | None:
@@ -165,7 +180,7 @@ class FirstRun(AtomicRun):
             refused = meet_twin(self.twin, self.work)
             if refused is not None:
                 return refused
-        self.claimed = True
+        self.claim()
         if len(handlers) > 1:
             failure = self.call_each(handlers, 1)
             if failure is not None:
@@ -205,7 +220,7 @@ class SecondRun(AtomicRun):
         if locked.is_finished:
             return Result(Outcome.DUPLICATE, locked)
         self.event = read_stored(locked, self.work.provider)
-        self.claimed = True
+        self.claim()
         # As in a first run, the handler sees the number of the run that it is in.
         number = locked.attempts = locked.attempts + 1
         self.work.prepare(locked)

@@ -83,7 +83,8 @@ def _claim_new(event: WebhookEvent, work: Work, store: LeaseStore) -> Claim | No
     won = False
     try:
         events = WebhookEvent.objects.using(ledger.alias())
-        inserted = events.insert_once(event, find_twin=work.provider.same_body != "allow")
+        with ledger.bounded_lock_wait(events.db, work.provider.wait):
+            inserted = events.insert_once(event, find_twin=work.provider.same_body != "allow")
         won = inserted.won
     finally:
         if not won:

@@ -101,6 +101,8 @@ class Provider:
     content_types: ClassVar[frozenset[str]] = frozenset({"application/json"})
     #: Headers worth keeping on the delivery row; nothing that authenticates belongs here.
     kept_headers: ClassVar[frozenset[str]] = frozenset()
+    #: Fields at the top of the payload that authenticate somebody, and are never shown.
+    hidden_fields: ClassVar[frozenset[str]] = frozenset()
     #: Headers sent with the answer to an event that a handler rejected for good.
     stop_retry_headers: ClassVar[Mapping[str, str]] = {}
 

@@ -50,6 +50,9 @@ class Slack(Provider):
     delayed_events: bool = False
     delayed_events_window = timedelta(hours=24)
     deadline = 3
+    # https://docs.slack.dev/authentication/verifying-requests-from-slack
+    # The old verification token is in every body; a response URL lets its bearer answer for us.
+    hidden_fields = frozenset({"token", "response_url"})
     # The header ends the attempts, and it works on a refusal only. 422 is one that neither Slack
     # nor this package uses for anything else: read and understood, and not to be processed.
     stop_retry_headers: ClassVar[Mapping[str, str]] = {"x-slack-no-retry": "1"}
