@@ -65,7 +65,7 @@ def sql_delete(
 sql_truncate = DatabaseOperations.sql_flush
 # PostgreSQL makes new files for each table and index that it truncates: a second for each test
 # that commits, where deleting a few rows takes milliseconds.
-DatabaseOperations.sql_flush = sql_delete
+DatabaseOperations.sql_flush = sql_delete  # type: ignore[assignment]
 
 
 @pytest.fixture(scope="session")
