@@ -23,14 +23,22 @@ def pytest_sessionstart() -> None:
         pytest.exit(settings.DATABASE_PROBLEM, returncode=1)
 
 
+#: Folders of tests that ask nothing of a database.
+WITHOUT_DATABASE = {"providers", "signatures"}
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run what is marked `once` with SQLite only."""
+    """Run what asks nothing of the database with SQLite only."""
     if connection.vendor == "sqlite":
         return
-    once = [item for item in items if item.get_closest_marker("once")]
+    once = [
+        item
+        for item in items
+        if item.get_closest_marker("once") or item.path.parent.name in WITHOUT_DATABASE
+    ]
     if once:
         config.hook.pytest_deselected(items=once)
-        items[:] = [item for item in items if not item.get_closest_marker("once")]
+        items[:] = [item for item in items if item not in set(once)]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -28,11 +28,6 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Seconds; the demo takes a few, and a busy machine many.
 PATIENCE = 240
 
-runs_once = pytest.mark.skipif(
-    not settings.DATABASES["default"]["ENGINE"].endswith("sqlite3"),
-    reason="the demo has a SQLite file of its own, whatever the database of the tests is",
-)
-
 Start = Callable[..., subprocess.Popen[str]]
 
 
@@ -85,7 +80,7 @@ def numbers(output: str) -> dict[str, list[int]]:
     return {name: [int(cell) for cell in cells.split("│")] for name, cells in rows}
 
 
-@runs_once
+@pytest.mark.once
 @pytest.mark.slow
 class TestExit:
     def test_status_0_and_the_table_on_a_port_that_is_free(self, start, tmp_path):
@@ -140,7 +135,7 @@ class TestExit:
         assert "RIGHT" not in output
 
 
-@runs_once
+@pytest.mark.once
 @pytest.mark.slow
 class TestCtrlC:
     def test_ends_what_goes_on_serving_with_a_working_admin(self, start, tmp_path):

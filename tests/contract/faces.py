@@ -80,7 +80,7 @@ def urls_for(atomic: bool) -> list[Any]:
             return script(event)
 
     for view_class in (OwnHandle, OwnAsyncHandle, Drf):
-        view_class.atomic = atomic  # type: ignore[attr-defined]
+        view_class.atomic = atomic
 
     @idempotent_webhook("sangho", **kept)
     def plain(request):

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, connection, connections, transaction
+from django.db import IntegrityError, connections, transaction
 from django.test import Client
 
 from django_webhook_idempotency.models import HandlerRun, WebhookDelivery, WebhookEvent
@@ -15,6 +15,8 @@ from tests.app.models import Effect
 from tests.deliveries import deliver
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+connection: Any = connections["default"]
 
 
 def outcomes() -> list[str]:
