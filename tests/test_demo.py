@@ -17,7 +17,6 @@ from random import Random
 
 import httpx
 import pytest
-from django.conf import settings
 
 from example_project.demo.events import PROVIDERS
 from example_project.demo.traffic import Trouble, events_of, plan
