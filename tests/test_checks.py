@@ -22,19 +22,20 @@ from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.decorators import api_view
-from rest_framework.response import Response
 from rest_framework.views import APIView
 
 import django_webhook_idempotency
 from django_webhook_idempotency import checks
 from django_webhook_idempotency.checks.environment import check_packet
 from django_webhook_idempotency.decorators import idempotent_webhook
+from django_webhook_idempotency.entry import open_to_providers
 from django_webhook_idempotency.providers import Provider
 from django_webhook_idempotency.rest_framework.views import WebhookAPIView
 from django_webhook_idempotency.stores.database import DatabaseStore
 from django_webhook_idempotency.views import StripeWebhookView, WebhookView
 
-GOOD = {"SECRETS": ["whsec_0123456789abcdef"]}
+SECRETS = ["whsec_0123456789abcdef"]
+GOOD = {"SECRETS": SECRETS}
 STANDARD = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 DAY = timedelta(days=1)
 
@@ -79,8 +80,7 @@ class Unmakable(DatabaseStore):
 class Lacking:
     exclusive = True
 
-    def acquire(self) -> bool:
-        return True
+    def acquire(self) -> Any: ...
 
 
 class Contradictory(Provider):
@@ -252,7 +252,15 @@ class TestSecrets:
         assert ids(of(SECRETS=[{"SECRET": secret}])) == ["W008"]
 
     @pytest.mark.parametrize(
-        "value", ["whsec_0123456789abcdef", b"whsec_x", {"SECRET": "x"}, 7, "tests.nowhere.secrets"]
+        "value",
+        [
+            "whsec_0123456789abcdef",
+            b"whsec_x",
+            {"SECRET": "x"},
+            7,
+            "tests.nowhere.secrets",
+            f"{HERE}.DAY",
+        ],
     )
     def test_e009_no_list(self, value: Any) -> None:
         said = of(SECRETS=value)
@@ -281,6 +289,7 @@ class TestSecrets:
             [{"SECRET": "whsec_old", "UNTIL": datetime(2999, 1, 1)}, "whsec_new"],
             [EXPIRED, "whsec_new"],
             f"{HERE}.secrets_of_tenant",
+            f"{HERE}.SECRETS",
             secrets_of_tenant,
         ],
     )
@@ -509,49 +518,41 @@ class Instance:
 
 
 @idempotent_webhook("stripe")
-def decorated(request: HttpRequest) -> HttpResponse:
-    return HttpResponse()
+def decorated(request: HttpRequest) -> Any: ...
 
 
 @idempotent_webhook("stripe")
-async def decorated_async(request: HttpRequest) -> HttpResponse:
-    return HttpResponse()
+async def decorated_async(request: HttpRequest) -> Any: ...
 
 
 class OnPost(View):
     @idempotent_webhook("stripe")
-    def post(self, request: HttpRequest) -> HttpResponse:
-        return HttpResponse()
+    def post(self, request: HttpRequest) -> Any: ...
 
 
 @method_decorator(idempotent_webhook("stripe"), name="post")
 class OnPostByName(View):
-    def post(self, request: HttpRequest) -> HttpResponse:
-        return HttpResponse()
+    def post(self, request: HttpRequest) -> Any: ...
 
 
 @method_decorator(idempotent_webhook("stripe"), name="dispatch")
 class OnDispatch(View):
-    def post(self, request: HttpRequest) -> HttpResponse:
-        return HttpResponse()
+    def post(self, request: HttpRequest) -> Any: ...
 
 
 class OnApiPost(APIView):
     @idempotent_webhook("stripe")
-    def post(self, request: Any) -> Response:
-        return Response()
+    def post(self, request: Any) -> Any: ...
 
 
 @api_view(["POST"])
 @idempotent_webhook("stripe")
-def below_api_view(request: Any) -> Response:
-    return Response()
+def below_api_view(request: Any) -> Any: ...
 
 
 @idempotent_webhook("stripe")
 @api_view(["POST"])
-def above_api_view(request: Any) -> Response:
-    return Response()
+def above_api_view(request: Any) -> Any: ...
 
 
 class ApiHook(WebhookAPIView):
@@ -568,6 +569,7 @@ RIGHT = [
     ApiHook.as_view(),
     OnDispatch.as_view(),
     forgetful(lambda request: HttpResponse()),
+    open_to_providers(lambda request: HttpResponse()),
 ]
 WRAPPED = {
     "forgetful": forgetful(decorated),

@@ -195,7 +195,7 @@ class TestPointInTime:
     def test_an_age(self, text: str, age: timedelta) -> None:
         assert abs(timezone.now() - age - point_in_time(text)) < timedelta(seconds=30)
 
-    @override_settings(TIME_ZONE="Europe/Madrid")
+    @override_settings(USE_TZ=True, TIME_ZONE="Europe/Madrid")
     def test_a_date_or_time_is_the_projects_own(self) -> None:
         assert point_in_time("2026-07-01").isoformat() == "2026-07-01T00:00:00+02:00"
         assert point_in_time("2026-01-31T12:30").isoformat() == "2026-01-31T12:30:00+01:00"

@@ -10,7 +10,7 @@ from inspect import isfunction, ismethod
 from typing import Any
 
 from django.conf import settings
-from django.urls import URLPattern, URLResolver, get_resolver
+from django.urls import URLPattern, get_resolver
 from django.views import View
 
 from ..providers import Provider
@@ -66,7 +66,7 @@ def _routes(patterns: Iterable[Any], prefix: str) -> Iterator[Route]:
         path = prefix + str(pattern.pattern)
         if isinstance(pattern, URLPattern):
             yield Route(path, pattern.callback)
-        elif isinstance(pattern, URLResolver):
+        else:
             yield from _routes(pattern.url_patterns, path)
 
 
@@ -118,7 +118,7 @@ def _inside(view: Any) -> Iterator[Any]:
         held += [view.__func__, *getattr(view.__self__, "__dict__", {}).values()]
     elif isfunction(view):
         held += _closed_over(view)
-    elif not isinstance(view, type):
+    else:
         held += getattr(view, "__dict__", {}).values()
     for one in held:
         if isinstance(one, type):
@@ -130,10 +130,8 @@ def _inside(view: Any) -> Iterator[Any]:
 
 def _closed_over(function: Any) -> Iterator[Any]:
     for cell in function.__closure__ or ():
-        try:
+        with suppress(ValueError):  # one that is not filled yet
             yield cell.cell_contents
-        except ValueError:  # not filled yet
-            continue
 
 
 def _methods(view_class: type) -> Iterator[Any]:

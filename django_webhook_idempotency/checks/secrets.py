@@ -36,11 +36,18 @@ def check_secrets(app_configs: Any = None, **kwargs: Any) -> Iterable[CheckMessa
 def _problems(target: Target) -> Iterator[CheckMessage]:
     where, value = target.where("SECRETS"), target.provider.secrets
     if isinstance(value, str):
-        yield from _path_problems(where, value)
-        return
+        try:
+            value = import_string(value)
+        except (ImportError, ValueError):
+            yield Error(
+                f"{where} is text, and not a path that can be imported.",
+                hint="Put the secret into a list, or correct the path of the function.",
+                id="webhooks.E009",
+            )
+            return
     if callable(value):
         return
-    if isinstance(value, bytes | Mapping) or not isinstance(value, Iterable | None):
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable | None):
         yield Error(
             f"{where} is a {type(value).__name__}.",
             hint="Put the secrets into a list.",
@@ -60,20 +67,6 @@ def _problems(target: Target) -> Iterator[CheckMessage]:
             hint=f"{where}: {_WHERE_FROM}",
             id="webhooks.E005",
         )
-
-
-def _path_problems(where: str, path: str) -> Iterator[CheckMessage]:
-    """The path of a function can be imported; text that is no path is a secret without a list."""
-    try:
-        if callable(import_string(path)):
-            return
-    except (ImportError, ValueError):
-        pass
-    yield Error(
-        f"{where} is text, and not the path of a function that returns secrets.",
-        hint="Put the secret into a list, or correct the path.",
-        id="webhooks.E009",
-    )
 
 
 def _has_ended(entry: Any) -> bool:
