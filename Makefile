@@ -24,6 +24,7 @@ help:
 	@echo "make lint    ruff, mypy, import-linter, missing migrations"
 	@echo "make docs    build the documentation into docs/_build/html"
 	@echo "make bench   measure (ARGS go to the benchmarks)"
+	@echo "make messages  collect and compile the texts to translate"
 	@echo "make venv    only make $(VENV), with all of the above in it"
 
 $(stamp)base: pyproject.toml constraints.txt
@@ -73,3 +74,14 @@ docs: $(stamp)docs
 bench: $(stamp)test $(stamp)demo $(stamp)mariadb
 	@test -f benchmarks/__main__.py || { echo "There are no benchmarks yet: benchmarks/__main__.py is missing."; exit 1; }
 	@$(python) -m benchmarks $(ARGS)
+
+# Texts of the admin: collect them from the source, fill English in, compile. Spanish and French are
+# translated by hand in the .po files; run it again afterwards.
+english := locale/en/LC_MESSAGES/django.po
+.PHONY: messages
+messages: $(stamp)base
+	@cd django_webhook_idempotency && \
+		$(abspath $(python)) -m django makemessages -l en -l es -l fr --no-obsolete --add-location file && \
+		msgattrib --clear-fuzzy --empty --add-location=file -o $(english) $(english) && \
+		msgen --add-location=file -o $(english) $(english) && \
+		$(abspath $(python)) -m django compilemessages

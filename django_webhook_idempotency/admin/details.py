@@ -1,0 +1,172 @@
+"""What an event's page shows besides its own columns: bodies, deliveries and runs, all bounded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Generic, TypeVar
+
+from django.db.models import BinaryField
+from django.db.models.functions import Length, Substr
+from django.utils.translation import gettext
+
+from ..enums import EventStatus
+from ..models import HandlerRun, WebhookDelivery, WebhookEvent
+from .display import (
+    NOTHING,
+    badge,
+    choice_badge,
+    duration_text,
+    retry_text,
+    seconds_text,
+    time_text,
+)
+from .links import row_link
+from .payloads import READ_LIMIT, Payload, payload_of
+from .sources import Source
+
+#: The newest so many deliveries and runs are shown.
+SHOWN = 100
+
+Line = TypeVar("Line")
+
+
+@dataclass(frozen=True)
+class Lines(Generic[Line]):
+    """The newest lines of a table, and whether there are more."""
+
+    lines: list[Line] = field(default_factory=list)
+    cut: bool = False
+
+    @property
+    def shown(self) -> int:
+        """How many lines there are at most."""
+        return SHOWN
+
+
+@dataclass(frozen=True)
+class DeliveryLine:
+    """One delivery of the event, ready to be shown."""
+
+    delivery: WebhookDelivery
+    time: str
+    outcome: str
+    duration: str
+    retry: str
+    link: str
+
+    @property
+    def headers(self) -> list[tuple[str, str]]:
+        """The headers that were kept, by name."""
+        return header_lines(self.delivery)
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """One run, ready to be shown."""
+
+    handler: str
+    number: int
+    started: str
+    duration: str
+    result: str
+    error: str = ""
+    traceback: str = ""
+
+
+def header_lines(delivery: WebhookDelivery) -> list[tuple[str, str]]:
+    """A delivery's kept headers by name; whatever else may be stored is left out."""
+    headers = delivery.headers if isinstance(delivery.headers, dict) else {}
+    return sorted((str(name), str(value)) for name, value in headers.items())
+
+
+def bodies_of(event: WebhookEvent, source: Source) -> tuple[Payload, Payload | None]:
+    """The payload, and the answer that is kept for copies if there is one.
+
+    No more of a body leaves the database than is shown of it.
+    """
+    row = (
+        WebhookEvent.objects.filter(pk=event.pk)
+        .values_list(
+            Length("body"),
+            Substr("body", 1, READ_LIMIT, output_field=BinaryField()),
+            Length("response_body"),
+            Substr("response_body", 1, READ_LIMIT, output_field=BinaryField()),
+        )
+        .first()
+    )
+    size, head, answer_size, answer_head = row or (None, None, None, None)
+    payload = payload_of(_bytes(head, size), size or 0, event.content_type, source)
+    if event.response_status is None:
+        return payload, None
+    unknown = Source(source.slug, source.name)
+    answer = payload_of(
+        _bytes(answer_head, answer_size), answer_size or 0, event.response_content_type, unknown
+    )
+    return payload, answer
+
+
+def _bytes(start: bytes | memoryview | None, size: int | None) -> bytes | None:
+    """The start of a body; SQLite has none of an empty one."""
+    return None if size is None else bytes(start or b"")
+
+
+def delivery_lines(event: WebhookEvent, deadline: float | None) -> Lines[DeliveryLine]:
+    """The newest deliveries of an event."""
+    rows = list(WebhookDelivery.objects.filter(event=event).order_by("-pk")[: SHOWN + 1])
+    lines = [
+        DeliveryLine(
+            delivery=row,
+            time=time_text(row.received_at),
+            outcome=choice_badge(row.outcome, row.get_outcome_display()),
+            duration=duration_text(row.duration, deadline),
+            retry=retry_text(row.retry_number, row.retry_reason) or NOTHING,
+            link=row_link(WebhookDelivery, row.pk),
+        )
+        for row in rows[:SHOWN]
+    ]
+    return Lines(lines, cut=len(rows) > SHOWN)
+
+
+def run_lines(event: WebhookEvent) -> Lines[RunLine]:
+    """The newest runs of an event's handlers, the one that has no row of its own included."""
+    rows = list(HandlerRun.objects.filter(event=event).order_by("-pk")[: SHOWN + 1])
+    lines = [_run_line(row) for row in rows[:SHOWN]]
+    if not rows and event.handled_by and event.status == EventStatus.PROCESSED:
+        lines = [_only_run(event)]
+    return Lines(lines, cut=len(rows) > SHOWN)
+
+
+def _only_run(event: WebhookEvent) -> RunLine:
+    """The run of an event that its only handler processed at the first try."""
+    return RunLine(
+        handler=event.handled_by,
+        number=1,
+        started=time_text(event.processed_at),
+        duration=NOTHING,
+        result=badge(gettext("succeeded"), "good"),
+    )
+
+
+def _run_line(run: HandlerRun) -> RunLine:
+    if run.succeeded:
+        result = badge(gettext("succeeded"), "good")
+    elif run.finished_at is None:
+        result = badge(gettext("not finished"), "waiting")
+    else:
+        result = badge(gettext("failed"), "bad")
+    return RunLine(
+        handler=run.handler,
+        number=run.number,
+        started=time_text(run.started_at),
+        duration=_lasted(run.started_at, run.finished_at),
+        result=result,
+        error=": ".join(filter(None, [run.error_class, run.error_message])),
+        traceback=run.traceback,
+    )
+
+
+def _lasted(started: datetime, finished: datetime | None) -> str:
+    if finished is None:
+        return NOTHING
+    return seconds_text(max((finished - started).total_seconds(), 0))
