@@ -70,7 +70,7 @@ def prepare() -> None:
     from django.contrib.auth import get_user_model
     from django.core.management import call_command
 
-    from tests.admin.sample import fill
+    from tests.admin.traffic import fill
 
     call_command("migrate", verbosity=0)
     get_user_model().objects.create_superuser("admin", password="admin")
