@@ -111,10 +111,12 @@ class Insert:
     def run(self, statement: str, *more: Any) -> Inserted:
         """Run a statement whose values are the row's and `more`, returning the new id."""
         twin = f"({self.select_twin})" if self.find_twin else "NULL"
+        return self.fetch(f"{statement} RETURNING id, {twin}", *more)
+
+    def fetch(self, statement: str, *more: Any) -> Inserted:
+        """Run a statement that gives the new id, if any, and that of an older event or NULL."""
         with self.connection.cursor() as cursor:
-            cursor.execute(
-                f"{statement} RETURNING id, {twin}", [*self.values, *more, *self.twin_values]
-            )
+            cursor.execute(statement, [*self.values, *more, *self.twin_values])
             row: tuple[int, int | None] | None = cursor.fetchone()
         return Inserted(*row) if row else Inserted()
 
@@ -146,13 +148,26 @@ def _mysql(insert: Insert) -> Inserted:
     # A plain INSERT: INSERT IGNORE would truncate in silence, and with the FOUND_ROWS flag that
     # Django sets, ON DUPLICATE KEY UPDATE doesn't tell who won. InnoDB undoes just the statement.
     try:
-        if insert.connection.features.can_return_columns_from_insert:  # MariaDB
-            return insert.run(f"SET STATEMENT innodb_lock_wait_timeout=0 FOR {insert.plain}")
+        if insert.connection.features.can_return_columns_from_insert:
+            return _mariadb(insert)
         return _mysql_without_returning(insert)
     except IntegrityError as error:
         if _is_key_conflict(error, insert.event):
             return Inserted()
         raise
+
+
+def _mariadb(insert: Insert) -> Inserted:
+    no_wait = "SET STATEMENT innodb_lock_wait_timeout=0 FOR"
+    if not insert.find_twin:
+        return insert.run(f"{no_wait} {insert.plain}")
+    # Inside of an INSERT the look for a twin would lock the rows that it reads, and from REPEATABLE
+    # READ on the gaps between them: a neighbour's insert would count as taken while a handler runs.
+    # INSERT ... SELECT would take the table's AUTO-INC lock. A block is one statement all the same.
+    return insert.fetch(
+        f"BEGIN NOT ATOMIC {no_wait} {insert.plain};"
+        f" {no_wait} SELECT LAST_INSERT_ID(), ({insert.select_twin}); END"
+    )
 
 
 def _mysql_without_returning(insert: Insert) -> Inserted:
