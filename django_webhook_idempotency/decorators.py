@@ -12,10 +12,13 @@ from django.http import HttpRequest, HttpResponseBase
 from .entry import open_to_providers, refuse_retentions
 from .handlers import Handler, finished, name_of
 from .models import WebhookEvent
-from .providers import configured_provider
+from .providers import Provider, configured_provider
 from .providers.keyed import Keyed
 from .reading import plain_request
 from .receiver import Key, Receiver
+
+#: The length of the column that says whose an event is.
+MAX_SLUG = 64
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -31,7 +34,7 @@ def idempotent_webhook(
     """Run a view once for each event of a provider; it finds the event in `webhook_event`.
 
     Put it outermost. Works on functions and methods, synchronous or not, and above
-    `@api_view`. An answer below 400 means done and is sent as it is; 400 or more, or an
+    `@api_view`. A 2xx means done and is sent as it is; any other answer, or an
     exception, undoes what an `atomic` view wrote, and the event can be delivered again. With
     `replay_response`, a copy gets the first answer's status and body.
 
@@ -49,11 +52,15 @@ def idempotent_webhook(
             "or @idempotent_webhook(key='X-Event-Id', provider='partner')."
         )
     refuse_retentions(options)
-    slug = provider or "keyed"
     overrides = {name.upper(): value for name, value in options.items()}
-    resolve = partial(configured_provider, slug, overrides, Keyed if key else None)
 
     def decorate(view: View) -> View:
+        # Without a provider the keys are the view's own: two views share no event.
+        slug = provider or name_of(view)[-MAX_SLUG:]
+
+        def resolve() -> Provider:
+            return configured_provider(slug, overrides, Keyed if key else None)
+
         def receiver(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Receiver, Any]:
             request = _find_request(args)
             django_request = plain_request(request)
@@ -85,7 +92,8 @@ def idempotent_webhook(
             return await sync_to_async(receive.receive)(request)
 
         chosen: Any = async_view if iscoroutinefunction(view) else sync_view
-        chosen.webhook_resolve = resolve  # lets the system checks see what it expects
+        # Lets the system checks see what it expects.
+        chosen.webhook_expects = slug, overrides, Keyed if key else None
         return cast(View, open_to_providers(chosen))
 
     return decorate

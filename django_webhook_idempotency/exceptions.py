@@ -6,6 +6,8 @@ from datetime import timedelta
 
 from django.core.exceptions import ImproperlyConfigured, SuspiciousOperation
 
+LONGEST_RETRY = timedelta(days=366)
+
 
 class WebhookError(Exception):
     """Base of what this package raises."""
@@ -76,8 +78,8 @@ class Retry(HandlerSignal):
     def __init__(self, reason: str = "", *, after: float | timedelta = 0) -> None:
         super().__init__(reason)
         self.after = after if isinstance(after, timedelta) else timedelta(seconds=after)
-        if self.after < timedelta(0):
-            raise ValueError(f"Retry(after={after!r}): the time to wait cannot be negative.")
+        if not timedelta(0) <= self.after <= LONGEST_RETRY:
+            raise ValueError(f"Retry(after={after!r}): the wait has to be from 0 to 366 days.")
 
 
 class Ignore(HandlerSignal):

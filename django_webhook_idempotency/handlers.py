@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from inspect import isawaitable
+from inspect import isasyncgen, isawaitable, isgenerator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from asgiref.sync import async_to_sync
 from django.utils.module_loading import autodiscover_modules
+
+from .exceptions import WebhookError
 
 if TYPE_CHECKING:
     from .models import WebhookEvent
@@ -16,13 +19,26 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+class HandlerCancelled(WebhookError):
+    """The request of an asynchronous handler was cancelled: the provider had hung up."""
+
+
 def finished(value: Any) -> Any:
-    """A value as it is, or what an awaitable comes to; a coroutine is never left unawaited."""
+    """A value as it is, or what an awaitable comes to.
+
+    Raises TypeError for a generator, of which nothing has run yet.
+    """
+    if isgenerator(value) or isasyncgen(value):
+        raise TypeError("The handler is a generator function: it has a yield, and did not run.")
     return async_to_sync(_wait)(value) if isawaitable(value) else value
 
 
 async def _wait(value: Awaitable[Any]) -> Any:
-    return await value
+    try:
+        return await value
+    except asyncio.CancelledError as error:
+        # As an ordinary failure, so that it is stored and the event can run again.
+        raise HandlerCancelled("The request was cancelled while the handler ran.") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +78,10 @@ class Registry:
         """Register a handler; the same function for the same events replaces itself."""
         self._handlers[handler.provider, handler.pattern, handler.name] = handler
 
+    def holder(self, provider: str, pattern: str, name: str) -> Handler | None:
+        """The handler that has this name for these events already."""
+        return self._handlers.get((provider, pattern, name))
+
     def remove(self, function: Callable[..., Any]) -> None:
         """Forget every registration of a function."""
         self._handlers = {
@@ -87,7 +107,8 @@ registry = Registry()
 
 def name_of(function: Callable[..., Any]) -> str:
     """The name under which runs of a function are stored."""
-    return f"{function.__module__}.{function.__qualname__}"
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def webhook_handler(
@@ -109,10 +130,19 @@ def webhook_handler(
                 f"Pattern {pattern!r} is not supported. Use a full type, 'prefix.*' or '*'."
             )
 
+    if callable(provider):
+        raise TypeError("Say whose events: @webhook_handler('stripe', 'invoice.paid').")
+
     def register(function: Function) -> Function:
         if not callable(function):
             raise TypeError("@webhook_handler decorates a function that takes the event.")
         for pattern in patterns or ("*",):
+            holder = registry.holder(provider, pattern, name or name_of(function))
+            if holder is not None and not _is_reload(holder.function, function):
+                raise ValueError(
+                    f"Two handlers are called {holder.name!r} for {provider!r} {pattern!r}, so "
+                    "the second would replace the first. Give one of them a name= of its own."
+                )
             registry.add(
                 Handler(
                     function=function,
@@ -125,6 +155,19 @@ def webhook_handler(
         return function
 
     return register
+
+
+def _is_reload(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
+    """Whether `new` is `old`, or what the same lines became when their module was read again."""
+    if old is new:
+        return True
+    was, code = getattr(old, "__code__", None), getattr(new, "__code__", None)
+    if was is None or code is None or was is code:  # one code twice: two closures
+        return False
+    return bool(
+        (was.co_filename, was.co_firstlineno, was.co_qualname)
+        == (code.co_filename, code.co_firstlineno, code.co_qualname)
+    )
 
 
 def autodiscover() -> None:

@@ -19,7 +19,7 @@ from django.utils import timezone
 from .enums import EventStatus
 from .exceptions import InsideTransaction, LeaseLost
 from .inserts import is_locked
-from .models import MAX_ERROR, WebhookEvent, displayable
+from .models import MAX_ERROR, WebhookEvent, displayable, text_of
 
 #: PostgreSQL: serialization failure, deadlock.
 _TRANSIENT_SQLSTATES = frozenset({"40001", "40P01"})
@@ -28,6 +28,7 @@ _TRANSIENT_NUMBERS = frozenset({1213, 1020})
 #: MySQL and MariaDB: those, and a full lock table. After one of these no statement of the
 #: transaction is left, and the next begins a new one without a word.
 _UNDOING_NUMBERS = _TRANSIENT_NUMBERS | {1206}
+_LOCK_WAIT_TIMEOUT = 1205
 #: How far `is_transient` follows the causes of an error.
 _MAX_CAUSES = 10
 
@@ -102,18 +103,24 @@ def unbroken(using: str) -> Iterator[None]:
     savepoint too.
     """
     undone: list[DatabaseError] = []
+    timeouts: list[DatabaseError] = []
 
     def watch(execute: Any, sql: Any, params: Any, many: Any, context: Any) -> Any:
         try:
             return execute(sql, params, many, context)
         except DatabaseError as error:
-            if error.args and error.args[0] in _UNDOING_NUMBERS:
+            number = error.args[0] if error.args else None
+            if number in _UNDOING_NUMBERS:
                 undone.append(error)
+            elif number == _LOCK_WAIT_TIMEOUT:
+                timeouts.append(error)
             raise
 
     connection = connections[using]
     with connection.execute_wrapper(watch):
         yield
+    if timeouts and _undone_by_timeouts(using):
+        undone += timeouts
     if undone:
         raise undone[0]
     if connection.needs_rollback:
@@ -122,6 +129,13 @@ def unbroken(using: str) -> Iterator[None]:
             "rollback, so what it wrote can't be committed. Put transaction.atomic() around the "
             "statements whose errors it catches."
         )
+
+
+def _undone_by_timeouts(using: str) -> bool:
+    """Whether this MySQL or MariaDB undoes a whole transaction for one lock wait that timed out."""
+    with connections[using].cursor() as cursor:
+        cursor.execute("SELECT @@innodb_rollback_on_timeout")
+        return bool(cursor.fetchone()[0])
 
 
 def require_alive(using: str) -> None:
@@ -217,4 +231,4 @@ def finish(event: WebhookEvent, token: str = "", **changes: Any) -> None:
 
 def error_text(error: BaseException) -> str:
     """One line on an error, fit to be stored."""
-    return displayable(f"{type(error).__name__}: {error}", MAX_ERROR)
+    return displayable(f"{type(error).__name__}: {text_of(error)}", MAX_ERROR)

@@ -26,6 +26,14 @@ def displayable(text: str, length: int = 255) -> str:
     return clean[:length]
 
 
+def text_of(error: BaseException) -> str:
+    """An error's text, also of one that cannot say what it is."""
+    try:
+        return str(error)
+    except Exception:
+        return "(its text cannot be read)"
+
+
 def digest_of(*parts: str) -> str:
     """SHA-256 hex over length-prefixed parts, so that no two lists of parts look alike."""
     digest = hashlib.sha256()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.exceptions import RequestDataTooBig
+from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from django.http import HttpRequest, RawPostDataException, UnreadablePostError
 
 from .exceptions import BodyAlreadyRead, BodyTooLarge, MalformedWebhook
@@ -63,8 +63,15 @@ def read(request: HttpRequest, provider: Provider) -> Incoming:
         ),
         content_type=content_type,
         charset=charset,
-        query=request.GET.dict(),
+        query=_query(request),
     )
+
+
+def _query(request: HttpRequest) -> dict[str, str]:
+    try:
+        return request.GET.dict()
+    except SuspiciousOperation:
+        raise MalformedWebhook("The query string has too many parameters.") from None
 
 
 def kept_headers(request: HttpRequest, provider: Provider) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -42,7 +42,7 @@ class Receiver:
     to run.
     """
 
-    resolve: Callable[[], Provider]
+    resolve: Callable[[], Provider] = field(repr=False)  # may hold secrets
     handlers: Callable[[WebhookEvent], Sequence[Handler]]
     scope: str = ""
     key: Key | None = None
@@ -144,12 +144,12 @@ class Reception:
         if key is None:
             identity = provider.identify(incoming)
         else:
-            own: object = key(request)
+            own = _asked(key, request)
             event_id = provider.usable_id(own if isinstance(own, str) else "", incoming)
             identity = replace(provider.describe(incoming), event_id=event_id)
         if provider.secondary_key is not None:
-            secondary = provider.secondary_key(incoming)
-            identity = replace(identity, secondary=secondary or "")
+            secondary = _asked(provider.secondary_key, incoming)
+            identity = replace(identity, secondary=secondary if isinstance(secondary, str) else "")
         return identity
 
     def _whole_scope(self, identity: Identity) -> str:
@@ -216,3 +216,21 @@ class Reception:
         else:
             record_stranger(self.report)
         log_delivery(self.report, None, level)
+
+
+def _asked(function: Callable[[Any], object], about: Any) -> object:
+    """Ask a function of the project's for a key.
+
+    A look-up that fails means that the delivery has none: MalformedWebhook. Any other error is the
+    project's: ImproperlyConfigured.
+    """
+    try:
+        return function(about)
+    except MalformedWebhook:
+        raise
+    except LookupError:
+        raise MalformedWebhook("The delivery lacks what its key is made of.") from None
+    except Exception as error:
+        raise ImproperlyConfigured(
+            f"The function of a webhook's key raised {type(error).__name__}."
+        ) from error

@@ -56,16 +56,20 @@ class ReceivesWebhooks:
 
     def receive(self, request: Any) -> HttpResponseBase:
         """Handle one delivery. Raises Http404 for a provider that isn't configured."""
-        slug = self.provider or str(self.kwargs.get("provider", ""))
-        if not self.provider and slug not in conf.providers:
-            raise Http404(f"No provider {slug!r} is configured.")
         receiver = Receiver(
-            resolve=lambda: configured_provider(slug, self.overrides),
+            resolve=self.resolve,
             handlers=self.find_handlers,
             scope=str(self.kwargs.get("scope", "")),
             replay_response=self.replay_response,
         )
         return receiver.receive(request)
+
+    def resolve(self) -> Provider:
+        """The provider of this view, or of the URL. Raises Http404 if it isn't configured."""
+        slug = self.provider or str(self.kwargs.get("provider", ""))
+        if not self.provider and slug not in conf.providers:
+            raise Http404(f"No provider {slug!r} is configured.")
+        return configured_provider(slug, self.overrides)
 
     def find_handlers(self, event: WebhookEvent) -> Sequence[Handler]:
         """The handlers of an event: this view's own, else the registered ones."""
@@ -87,7 +91,15 @@ class WebhookView(ReceivesWebhooks, View):
 
     @classonlymethod
     def as_view(cls, **initkwargs: Any) -> Callable[..., HttpResponseBase]:  # noqa: N805
-        """As Django's, and takes the provider's options too, in lower case."""
+        """As Django's, and takes the provider's options too, in lower case.
+
+        Raises TypeError for a class with a `post` of its own, which would never be called.
+        """
+        for method in cls.http_method_names:
+            if method != "options" and hasattr(cls, method):
+                raise TypeError(
+                    f"{cls.__qualname__}.{method}() would never be called. Override handle(event)."
+                )
         overrides, rest = cls.split_options(initkwargs)
         view: Callable[..., HttpResponseBase] = open_to_providers(
             super().as_view(**rest, overrides=overrides)

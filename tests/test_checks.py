@@ -171,8 +171,8 @@ class TestSettings:
         said = of(WAIT=-1, LEASE=60, STORE_BODY=False)
         assert ids(said) == ["E004"] * 3
         assert said[1].msg == (
-            "WEBHOOK_IDEMPOTENCY['PROVIDERS']['stripe']['LEASE'] should be a positive "
-            "datetime.timedelta."
+            "WEBHOOK_IDEMPOTENCY['PROVIDERS']['stripe']['LEASE'] should be a "
+            "datetime.timedelta of half a second or more."
         )
 
     def test_e004_once_for_a_value_that_all_providers_share(self) -> None:

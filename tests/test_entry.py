@@ -54,3 +54,44 @@ def test_only_views_are_decorated() -> None:
     view = idempotent_webhook("stripe")(lambda number: None)
     with pytest.raises(TypeError, match="first argument is the request"):
         view(7)
+
+
+def test_a_post_of_ones_own_would_never_be_called() -> None:
+    sub_class: Any = type("Mine", (GitHubWebhookView,), {"post": lambda self, request: None})
+    with pytest.raises(TypeError, match="would never be called"):
+        sub_class.as_view()
+
+
+def test_a_secret_on_a_view_is_in_no_repr() -> None:
+    from django_webhook_idempotency.receiver import Receiver
+
+    receiver = Receiver(resolve=lambda: None, handlers=lambda event: [])  # type: ignore[return-value]
+    assert "resolve" not in repr(receiver)
+
+
+def test_two_functions_of_one_name_are_refused() -> None:
+    from django_webhook_idempotency.handlers import registry, webhook_handler
+
+    def make() -> Any:
+        def handler(event: Any) -> None: ...
+
+        return handler
+
+    first, second = make(), make()
+    webhook_handler("stripe", "x")(first)
+    try:
+        webhook_handler("stripe", "x")(first)
+        with pytest.raises(ValueError, match="the second would replace the first"):
+            webhook_handler("stripe", "x")(second)
+        webhook_handler("stripe", "x", name="second")(second)
+        assert len(registry.find("stripe", "x")) == 2
+    finally:
+        registry.remove(first)
+        registry.remove(second)
+
+
+def test_a_bare_handler_decorator_is_refused() -> None:
+    from django_webhook_idempotency.handlers import webhook_handler
+
+    with pytest.raises(TypeError, match="Say whose events"):
+        webhook_handler(lambda event: None)

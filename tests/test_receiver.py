@@ -502,6 +502,65 @@ def test_several_handlers_answer_nothing_of_their_own(
     assert (answer.status_code, answer.json()["status"]) == (200, "processed")
 
 
+@pytest.mark.parametrize("atomic", [True, False])
+def test_a_rejection_does_not_hide_what_can_be_tried_again(
+    client: Client, handlers: Any, atomic: bool
+) -> None:
+    """DESIGN promises 5 and 11: the provider has to come back for the handler that failed."""
+    from django_webhook_idempotency.exceptions import Reject
+
+    def fail(event: WebhookEvent) -> None:
+        raise RuntimeError("broken")
+
+    def reject(event: WebhookEvent) -> None:
+        raise Reject
+
+    handlers.add(fail, atomic=atomic)
+    handlers.add(reject, atomic=atomic)
+    assert deliver(client, "stripe").status_code == 500
+    assert WebhookEvent.objects.get().status == "failed"
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+def test_a_generator_is_no_handler_that_ran(client: Client, handlers: Any, atomic: bool) -> None:
+    def stray(event: WebhookEvent) -> Any:
+        Effect.objects.create(event_id=event.event_id)
+        yield
+
+    handlers.add(stray, atomic=atomic)
+    assert deliver(client, "stripe").status_code == 500
+    assert "did not run" in WebhookEvent.objects.get().last_error
+
+
+@pytest.mark.parametrize(("scope", "status"), [("made-up/", 404), ("", 503)])
+def test_a_secrets_function_that_fails(
+    client: Client, configure: Any, scope: str, status: int
+) -> None:
+    configure(stripe={"SECRETS": lambda scope: {"a": ["whsec_a"]}[scope]})
+    assert deliver_to(client, f"/webhooks/stripe/{scope}", "whsec_a").status_code == status
+    configure(stripe={"SECRETS": lambda scope: 1 / 0})
+    assert deliver_to(client, f"/webhooks/stripe/{scope}", "whsec_a").status_code == 503
+
+
+def test_a_key_function_that_fails(client: Client, configure: Any) -> None:
+    configure(sangho={"SECONDARY_KEY": lambda incoming: incoming.json["none"]})
+    assert deliver(client, "sangho").status_code == 400
+    configure(sangho={"SECONDARY_KEY": lambda incoming: 1 / 0})
+    assert deliver(client, "sangho").status_code == 503
+
+
+def test_settings_that_are_no_dictionary(client: Client, settings: Any) -> None:
+    settings.WEBHOOK_IDEMPOTENCY = ["sangho"]
+    answer = client.post("/webhooks/sangho/", b"{}", "application/json")
+    assert (answer.status_code, answer.json()) == (503, {"status": "misconfigured"})
+
+
+def test_too_many_parameters(client: Client) -> None:
+    query = "&".join(f"a{number}=1" for number in range(2000))
+    answer = deliver(client, "sangho", path=f"/webhooks/sangho/?{query}")
+    assert (answer.status_code, answer.json()) == (400, {"status": "malformed"})
+
+
 def test_strangers_cannot_fill_the_table(client: Client, configure: Any) -> None:
     """DESIGN promise 9: bounded rows, whatever they send."""
     configure(REJECTED_LIMIT=5, sangho={"MAX_BODY": 100})

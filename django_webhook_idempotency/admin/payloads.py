@@ -84,10 +84,21 @@ def _parsed(body: bytes, content_type: str, source: Source) -> tuple[str, str] |
 
 def _without_tokens(document: Any, source: Source) -> Any:
     """The document without what authenticates somebody, as its provider names it."""
-    if source.provider is None or not isinstance(document, dict):
+    if source.provider is None or not source.provider.hidden_fields:
         return document
-    hidden = source.provider.hidden_fields
-    return {name: HIDDEN if name in hidden else value for name, value in document.items()}
+    return _hide(document, source.provider.hidden_fields)
+
+
+def _hide(document: Any, names: frozenset[str]) -> Any:
+    """A document in which fields of these names, at any depth, are not to be read."""
+    if isinstance(document, dict):
+        return {
+            name: HIDDEN if name in names else _hide(value, names)
+            for name, value in document.items()
+        }
+    if isinstance(document, list):
+        return [_hide(value, names) for value in document]
+    return document
 
 
 def _plain(head: bytes) -> tuple[str, str]:

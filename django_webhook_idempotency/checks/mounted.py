@@ -81,9 +81,10 @@ def mounted_views() -> Iterator[MountedView]:
         view_class = getattr(callback, "view_class", None)
         if isinstance(view_class, type) and issubclass(view_class, ReceivesWebhooks):
             options = callback.view_initkwargs.get("overrides", {})
-            yield MountedView(route.name, view_class.provider, options, None, True)
-        elif resolve := getattr(callback, "webhook_resolve", None):
-            slug, options, default = resolve.args
+            slug = callback.view_initkwargs.get("provider", view_class.provider)
+            yield MountedView(route.name, slug, options, None, True)
+        elif expects := getattr(callback, "webhook_expects", None):
+            slug, options, default = expects
             yield MountedView(route.name, slug, options, default, False)
 
 

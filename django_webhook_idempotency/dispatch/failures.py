@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 
+from django.core.exceptions import PermissionDenied, SuspiciousOperation
 from django.db import DatabaseError
+from django.http import Http404
 
 from .. import ledger
 from ..enums import EventStatus, Outcome
@@ -20,15 +22,19 @@ def is_unproven(error: BaseException, work: Work) -> bool:
 
     Such a delivery must leave no event behind: a stranger could claim an id with it.
     """
-    return (
-        not work.provider.is_signed
-        and isinstance(error, ViewFailed)
-        and error.response.status_code < SERVER_ERROR
-    )
+    if work.provider.is_signed:
+        return False
+    if isinstance(error, ViewFailed):
+        return error.response.status_code < SERVER_ERROR
+    return isinstance(error, PermissionDenied | Http404 | SuspiciousOperation)
 
 
 def record_failure(
-    event: WebhookEvent, work: Work, error: Exception, run: Run, stored: WebhookEvent | None = None
+    event: WebhookEvent,
+    work: Work,
+    error: BaseException,
+    run: Run,
+    stored: WebhookEvent | None = None,
 ) -> Result:
     """Store that a run failed, in a transaction of its own, so that the event can run again.
 
@@ -37,7 +43,7 @@ def record_failure(
     delivery is in progress, whatever this run would have answered. A database that cannot be
     reached raises its own error.
     """
-    if stored is None and is_unproven(error, work):
+    if is_unproven(error, work):
         return Result(Outcome.REJECTED, error=error, unproven=True)
     ledger.drop_broken_connection(ledger.alias())
     failure = Failure(event, work, error, run)
@@ -61,7 +67,7 @@ def record_failure(
 class Failure:
     """A failed run on its way into the ledger."""
 
-    def __init__(self, event: WebhookEvent, work: Work, error: Exception, run: Run) -> None:
+    def __init__(self, event: WebhookEvent, work: Work, error: BaseException, run: Run) -> None:
         self.event = event
         self.work = work
         self.error = error
@@ -95,13 +101,19 @@ class Failure:
         locked = WebhookEvent.objects.using(self.using).lock(stored.pk)
         if locked is None:
             return None
-        if locked.is_finished:
+        # Committed behind Django's back before the handler failed: by DDL on MariaDB, say.
+        too_early = self.run.raised and self.is_own(locked)
+        if locked.is_finished and not too_early:
             return self.already_finished(locked)
         if locked.status == EventStatus.PROCESSING and not locked.lease_has_expired:
             return None
-        self.run.number = locked.attempts + 1
+        self.run.number = locked.attempts + (0 if too_early else 1)
         ledger.finish(locked, **changes_after(self.error, self.run.number, self.work.provider))
         return self.finish(locked)
+
+    def is_own(self, locked: WebhookEvent) -> bool:
+        """Whether the row is as this very run meant to leave it."""
+        return (locked.pk, locked.processed_at) == self.mark
 
     def already_finished(self, locked: WebhookEvent) -> Result:
         """The event is done: by somebody else, or by this very run.
@@ -109,7 +121,7 @@ class Failure:
         The latter when the error came with the commit or after it: a connection that broke
         before the answer, or an `on_commit` function of the handler's.
         """
-        if (locked.pk, locked.processed_at) != self.mark:
+        if not self.is_own(locked):
             return Result(Outcome.DUPLICATE, locked)
         logger.error(
             "webhook processed, but an error came with its commit or after it: provider=%s "

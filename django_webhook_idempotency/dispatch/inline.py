@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from django.db import transaction
@@ -11,7 +11,6 @@ from django.utils import timezone
 
 from .. import ledger
 from ..enums import EventStatus, Outcome
-from ..exceptions import Ignore
 from ..handlers import Handler
 from ..inserts import is_locked
 from ..models import WebhookEvent
@@ -27,6 +26,7 @@ from .runs import (
     pause_before,
     read_stored,
     remaining,
+    worse,
 )
 from .work import Result, Work
 
@@ -70,7 +70,7 @@ def meet_twin(twin: int, work: Work) -> Result | None:
     if work.provider.same_body != "refuse":
         return None
     events = WebhookEvent.objects.using(ledger.alias()).defer("body", "response_body")
-    return Result(Outcome.REJECTED, events.get(pk=twin))
+    return Result(Outcome.REJECTED, events.filter(pk=twin).first())
 
 
 class AtomicRun(ABC):
@@ -107,6 +107,13 @@ class AtomicRun(ABC):
                     return None
                 else:
                     raise
+            except BaseException as end:
+                # The process is to end, for a server's time limit perhaps; GitHub would not
+                # send the event again.
+                if self.claimed and self.run is not None:
+                    with suppress(Exception):
+                        record_failure(self.event, self.work, end, self.run, self.stored)
+                raise
         return None
 
     def transact(self) -> Result | None:
@@ -128,14 +135,18 @@ class AtomicRun(ABC):
 
     def call(self, handler: Handler, number: int) -> Any:
         """Call one handler. Raises what it raises, and if it broke the transaction."""
-        self.run = Run(handler, number)
+        self.run = run = Run(handler, number)
         with ledger.unbroken(self.using):
-            return call(handler, self.event)
+            try:
+                return call(handler, self.event)
+            except BaseException:
+                run.raised = True
+                raise
 
     def call_each(self, handlers: list[Handler], number: int) -> Exception | None:
         """Call several handlers, each in a savepoint, so that one failure undoes only its own.
 
-        Returns the last error. What is left of the event is run again without those that
+        Returns the error that counts. What is left of the event is run again without those that
         succeeded.
         """
         failure: Exception | None = None
@@ -150,8 +161,7 @@ class AtomicRun(ABC):
                 error = raised
             if self.run is not None:
                 self.run.row(self.event, error).save(force_insert=True, using=self.using)
-            if error is not None and not isinstance(error, Ignore):
-                failure = error
+            failure = worse(failure, error)
         return failure
 
     def end(self, outcome: Outcome, value: Any = None, error: Exception | None = None) -> Result:
@@ -219,7 +229,7 @@ class SecondRun(AtomicRun):
             return None
         if locked.is_finished:
             return Result(Outcome.DUPLICATE, locked)
-        self.event = read_stored(locked, self.work.provider)
+        self.event = read_stored(locked, self.event, self.work.provider)
         self.claim()
         # As in a first run, the handler sees the number of the run that it is in.
         number = locked.attempts = locked.attempts + 1
@@ -240,5 +250,5 @@ class SecondRun(AtomicRun):
 
     def done(self, number: int, value: Any = None) -> Result:
         """Write that the event has been processed, or ignored if nobody wants it any more."""
-        ledger.finish(self.event, attempts=number, **changes_done(self.work, value))
+        ledger.finish(self.event, attempts=number, **changes_done(self.event, self.work, value))
         return self.end(Outcome.PROCESSED if self.work.handlers else Outcome.IGNORED, value)

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from .. import ledger
 from ..enums import EventStatus, Outcome
-from ..exceptions import Ignore, LeaseLost, StoreUnavailable
+from ..exceptions import LeaseLost, StoreUnavailable
 from ..handlers import Handler
 from ..models import WebhookEvent
 from ..stores import LeaseStore, lease_store
@@ -28,6 +28,7 @@ from .runs import (
     read_stored,
     remaining,
     retried,
+    worse,
 )
 from .work import Result, Work
 
@@ -61,11 +62,18 @@ def deliver_leased(event: WebhookEvent, work: Work) -> Result:
                 met = meet(event, stored, work)
                 if met is not None:
                     return met
-                claim = _claim_stored(stored, work, store)
+                claim = _claim_stored(event, stored, work, store)
         except DatabaseError as error:
             if not ledger.is_passing(error):
                 raise
             continue
+        except StoreUnavailable:
+            # Whether a finished event is finished, the ledger knows without the store.
+            stored = ledger.find(event, with_response=work.replay_response)
+            met = meet(event, stored, work) if stored is not None else None
+            if met is None:
+                raise
+            return met
         if claim is not None:
             return LeasedRun(claim, work, store).run_all()
     return Result(Outcome.IN_PROGRESS, stored)
@@ -92,7 +100,9 @@ def _claim_new(event: WebhookEvent, work: Work, store: LeaseStore) -> Claim | No
     return Claim(event, token, inserted.twin) if won else None
 
 
-def _claim_stored(stored: WebhookEvent, work: Work, store: LeaseStore) -> Claim | None:
+def _claim_stored(
+    event: WebhookEvent, stored: WebhookEvent, work: Work, store: LeaseStore
+) -> Claim | None:
     """Take over an unfinished event whose lease is free."""
     token, lease = ledger.new_token(), work.provider.lease
     if not store.acquire(stored.dedupe_key, token, lease):
@@ -107,7 +117,7 @@ def _claim_stored(stored: WebhookEvent, work: Work, store: LeaseStore) -> Claim 
         return None
     events = WebhookEvent.objects.using(ledger.alias())
     whole = insist(ledger.alias(), lambda: events.get(pk=stored.pk))
-    work.prepare(read_stored(whole, work.provider))
+    work.prepare(read_stored(whole, event, work.provider))
     return Claim(whole, token)
 
 
@@ -144,12 +154,13 @@ class LeasedRun:
             with heartbeat(self.store, event.dedupe_key, self.token, self.work.provider.lease):
                 for handler in handlers:
                     try:
+                        if handler is not handlers[0]:
+                            self.look()
                         value = self.call(handler)
                     except LeaseLost:
                         raise
                     except Exception as raised:
-                        if not isinstance(raised, Ignore) or len(handlers) == 1:
-                            error = raised
+                        error = raised if len(handlers) == 1 else worse(error, raised)
             return self.end(value if len(self.work.handlers) == 1 else None, error)
         except LeaseLost:
             return self.overtaken()
@@ -166,7 +177,8 @@ class LeasedRun:
         except LeaseLost:
             raise
         except Exception as error:
-            self.store_run(run, error)
+            if not is_unproven(error, self.work):
+                self.store_run(run, error)
             raise
         self.store_run(run)
         return value
@@ -191,6 +203,21 @@ class LeasedRun:
             self.fence()
             WebhookEvent.objects.using(self.using).filter(pk=self.event.pk).delete()
 
+    def give_back(self) -> None:
+        """Leave the event as it was before this delivery, which nothing vouches for."""
+        before = self.event.attempts - 1
+        if before == 0:
+            self.forget()
+            return
+        with ledger.own_transaction(self.using):
+            ledger.finish(self.event, self.token, status=EventStatus.FAILED, attempts=before)
+
+    def look(self) -> None:
+        """Raise LeaseLost if somebody took the event over: no further handler is to start."""
+        events = WebhookEvent.objects.using(self.using)
+        if not events.held_by(self.event.pk, self.token).exists():
+            raise LeaseLost(f"The lease on event {self.event.pk} ran out.")
+
     def fence(self) -> None:
         """Raise LeaseLost if the row no longer carries our token.
 
@@ -203,14 +230,14 @@ class LeasedRun:
     def end(self, value: Any, error: Exception | None) -> Result:
         """Write how the event and the delivery ended. Raises LeaseLost."""
         event, work = self.event, self.work
-        if error is not None and event.attempts == 1 and is_unproven(error, work):
-            self.forget()
+        if error is not None and is_unproven(error, work):
+            self.give_back()
             return Result(Outcome.REJECTED, error=error, unproven=True)
         if error is not None:
             changes = changes_after(error, event.attempts, work.provider)
             result = Result.of_failure(event, error)
         else:
-            changes = changes_done(work, value)
+            changes = changes_done(event, work, value)
             outcome = Outcome.PROCESSED if work.handlers else Outcome.IGNORED
             result = Result(outcome, event, value=value)
 

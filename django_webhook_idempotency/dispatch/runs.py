@@ -18,7 +18,14 @@ from .. import ledger
 from ..enums import EventStatus
 from ..exceptions import Ignore, Reject, Retry
 from ..handlers import Handler
-from ..models import MAX_ERROR, MAX_TRACEBACK, HandlerRun, WebhookEvent, displayable
+from ..models import (
+    MAX_ERROR,
+    MAX_TRACEBACK,
+    HandlerRun,
+    WebhookEvent,
+    displayable,
+    text_of,
+)
 from ..providers import Incoming, Provider
 from .responses import remembered, rendered
 from .work import ViewFailed, Work
@@ -32,7 +39,8 @@ LONGEST_PAUSE = 0.1
 TRANSIENT_TRIES = 4
 #: The longest pause before the second try, in seconds; it doubles with each.
 TRANSIENT_PAUSE = 0.08
-FIRST_ERROR_STATUS = 400
+FIRST_ERROR_STATUS = 300
+BODY_COLUMNS = ("body", "body_digest", "content_type")
 
 
 def patience(wait: float) -> Iterator[None]:
@@ -92,6 +100,8 @@ class Run:
     handler: Handler
     number: int
     started_at: datetime = field(default_factory=timezone.now)
+    #: Whether it was the handler that failed, and not what came after it.
+    raised: bool = False
 
     def row(self, event: WebhookEvent, error: BaseException | None = None) -> HandlerRun:
         """The run's row, now that it has ended. `Ignore` is a way to succeed."""
@@ -104,7 +114,7 @@ class Run:
         )
         if error is not None and not isinstance(error, Ignore):
             run.error_class = type(error).__name__[:255]
-            run.error_message = displayable(str(error), MAX_ERROR)
+            run.error_message = displayable(text_of(error), MAX_ERROR)
             run.traceback = displayable(
                 "".join(traceback.format_exception(error))[-MAX_TRACEBACK:], MAX_TRACEBACK
             )
@@ -112,7 +122,7 @@ class Run:
 
 
 def call(handler: Handler, event: WebhookEvent) -> Any:
-    """Call a handler; a response that it returns is rendered, and one of 400 or more is a failure.
+    """Call a handler; a response that it returns is rendered, and one that is no 2xx is a failure.
 
     Raises what the handler raises, or ViewFailed.
     """
@@ -122,6 +132,15 @@ def call(handler: Handler, event: WebhookEvent) -> Any:
         if value.status_code >= FIRST_ERROR_STATUS:
             raise ViewFailed(value)
     return value
+
+
+def worse(failure: Exception | None, error: Exception | None) -> Exception | None:
+    """Which of two failures of one event counts: one that can be tried again beats a `Reject`."""
+    if error is None or isinstance(error, Ignore):
+        return failure
+    if failure is None or isinstance(failure, Reject):
+        return error
+    return failure if isinstance(error, Reject) else error
 
 
 def remaining(event: WebhookEvent, handlers: list[Handler]) -> list[Handler]:
@@ -157,7 +176,7 @@ def changes_after(error: BaseException, attempts: int, provider: Provider) -> di
     }
 
 
-def changes_done(work: Work, value: Any) -> dict[str, Any]:
+def changes_done(event: WebhookEvent, work: Work, value: Any) -> dict[str, Any]:
     """The columns of a stored event that change when nothing is left to run.
 
     `value` is what its sole handler returned.
@@ -168,6 +187,8 @@ def changes_done(work: Work, value: Any) -> dict[str, Any]:
         "next_attempt_at": None,
         "last_error": "",
     }
+    if not work.provider.is_signed:
+        changes |= {name: getattr(event, name) for name in BODY_COLUMNS}
     if work.replay_response:
         changes |= remembered(value)
     if work.provider.store_body == "unfinished":
@@ -175,8 +196,15 @@ def changes_done(work: Work, value: Any) -> dict[str, Any]:
     return changes
 
 
-def read_stored(event: WebhookEvent, provider: Provider) -> WebhookEvent:
-    """Let a stored event's `data` be read from its own body as the provider reads it."""
+def read_stored(event: WebhookEvent, came: WebhookEvent, provider: Provider) -> WebhookEvent:
+    """Let a stored event's `data` be read from its own body as the provider reads it.
+
+    Where nothing is signed, what was stored before may be a stranger's: then the body counts that
+    `came` with the delivery which the view is about to let in or turn away.
+    """
+    if not provider.is_signed:
+        for name in BODY_COLUMNS:
+            setattr(event, name, getattr(came, name))
     incoming = Incoming.stored(bytes(event.body or b""), event.content_type)
     event.read_data_with(lambda: provider.payload(incoming))
     return event

@@ -12,6 +12,8 @@ from django.utils.module_loading import import_string
 #: Returns the value to use, or raises ValueError with what the value should be.
 Validator = Callable[[Any], Any]
 
+SHORTEST_LEASE = timedelta(seconds=0.5)
+
 #: Entries of a provider's dictionary that choose or feed it and are no attributes.
 STRUCTURAL = frozenset({"CLASS", "PROCESSING"})
 
@@ -36,6 +38,13 @@ def duration(value: Any) -> timedelta:
     """A timedelta longer than nothing."""
     if not isinstance(value, timedelta) or value <= timedelta(0):
         raise ValueError("a positive datetime.timedelta")
+    return value
+
+
+def lease(value: Any) -> timedelta:
+    """A timedelta that a renewal in a third of it can keep up with."""
+    if not isinstance(value, timedelta) or value < SHORTEST_LEASE:
+        raise ValueError("a datetime.timedelta of half a second or more")
     return value
 
 
@@ -134,7 +143,7 @@ COMMON: Mapping[str, Validator] = {
     "stop_retry_status": final,
     "wait": seconds,
     "retry_after": natural,
-    "lease": duration,
+    "lease": lease,
     "max_attempts": positive,
     "retention": duration,
     "body_retention": duration,

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError
+from django.http import Http404
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
@@ -47,12 +49,26 @@ def _entries(option: Any, scope: str, where: str) -> Iterable[Any]:
                 "Give a list of secrets, or the dotted path of a function that returns one."
             ) from None
     if callable(option):
-        option = option(scope)
+        option = _called(option, scope, where)
     if option is None:
         return ()
     if isinstance(option, str | bytes | Mapping) or not isinstance(option, Iterable):
         raise ImproperlyConfigured(f"{where} is not a list. Put the secrets into a list.")
     return option
+
+
+def _called(function: Any, scope: str, where: str) -> Any:
+    """Call the function that knows the secrets; a look-up that fails means an unknown scope."""
+    try:
+        return function(scope)
+    except (DatabaseError, Http404):
+        raise
+    except LookupError:
+        if scope:
+            return ()
+        raise ImproperlyConfigured(f"{where} knows no secret without a scope.") from None
+    except Exception as error:
+        raise ImproperlyConfigured(f"{where} raised {type(error).__name__}.") from error
 
 
 def _live(entry: Any, where: str) -> Secret | None:

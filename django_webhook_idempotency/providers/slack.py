@@ -17,6 +17,7 @@ from . import options
 from .base import Answer, Identity, Provider, Redelivery, compound
 from .incoming import FORM, Incoming, as_object, text_at
 
+_CARRIES_AN_EVENT = re.compile(rb"(?:\A|&)(?:command|payload)=")
 _SSL_CHECK = re.compile(rb"(?:\A|&)ssl_check=1(?:&|\Z)")
 
 
@@ -87,6 +88,7 @@ class Slack(Provider):
             asked = incoming.query.get("ssl_check") == "1"
         else:
             asked = incoming.is_form and _SSL_CHECK.search(incoming.body) is not None
+            asked = asked and _CARRIES_AN_EVENT.search(incoming.body) is None
         return Answer() if asked else None
 
     def handshake(self, incoming: Incoming) -> Answer | None:

@@ -42,6 +42,14 @@ class WebhookAPIView(ReceivesWebhooks, APIView):
         """Receive one delivery."""
         return self.receive(request)
 
+    def options(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        """The receiver refuses it: there is nothing to describe."""
+        return self.receive(request)
+
+    def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
+        """Whatever the sender accepts: a delivery is not refused for that."""
+        return super().perform_content_negotiation(request, force=True)
+
     def http_method_not_allowed(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         """The receiver knows which methods the provider uses."""
         return self.receive(request)

@@ -29,11 +29,14 @@ POLICY_SECONDS = 60.0
 #: Server address to the monotonic time until which its policy is known to be safe.
 _safe_until: dict[str, float] = {}
 
+# A lease that the server has forgotten is taken again, unless somebody was quicker.
 _RENEW = """
-if redis.call('get', KEYS[1]) == ARGV[1] then
-    return redis.call('pexpire', KEYS[1], ARGV[2])
+local holder = redis.call('get', KEYS[1])
+if holder and holder ~= ARGV[1] then
+    return 0
 end
-return 0
+redis.call('set', KEYS[1], ARGV[1], 'px', ARGV[2])
+return 1
 """
 _RELEASE = """
 if redis.call('get', KEYS[1]) == ARGV[1] then

@@ -290,3 +290,98 @@ def test_a_deadlock_that_stays_is_answered_503(client: Client, handlers: Any) ->
     assert answer.status_code == 503
     assert answer.headers["Retry-After"]
     assert WebhookEvent.objects.get().status == "failed"
+
+
+def test_a_process_that_ends_in_an_atomic_handler_leaves_the_event(
+    client: Client, handlers: Any
+) -> None:
+    """A server's time limit ends it with SystemExit; GitHub would not send the event again."""
+
+    def out_of_time(event: WebhookEvent) -> None:
+        Effect.objects.create(event_id=event.event_id)
+        raise SystemExit(1)
+
+    handlers.add(out_of_time)
+    with pytest.raises(SystemExit):
+        deliver(client, "github")
+    assert not Effect.objects.exists()
+    event = WebhookEvent.objects.get()
+    assert (event.status, event.last_error) == ("failed", "SystemExit: 1")
+
+
+def test_a_provider_that_hangs_up_leaves_the_event(handlers: Any) -> None:
+    """The cancelled coroutine is a failure that is stored, not a loss without a trace."""
+    import asyncio
+
+    from asgiref.sync import async_to_sync
+    from django.test import AsyncRequestFactory
+
+    from django_webhook_idempotency.views import AsyncWebhookView
+    from tests.deliveries import body_of, signed_headers
+
+    started = threading.Event()
+
+    async def slow(event: WebhookEvent) -> None:
+        await Effect.objects.acreate(event_id=event.event_id)
+        started.set()
+        await asyncio.sleep(20)
+
+    handlers.add(slow)
+    view: Any = AsyncWebhookView.as_view(provider="github")
+    body = body_of("github", "evt_1")
+    request = AsyncRequestFactory().post(
+        "/", body, "application/json", headers=signed_headers("github", body, "evt_1")
+    )
+
+    async def hang_up() -> None:
+        task = asyncio.ensure_future(view(request))
+        while not started.is_set():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait([task])
+
+    async_to_sync(hang_up)()
+    assert not Effect.objects.exists()
+    event = WebhookEvent.objects.get()
+    assert (event.status, event.last_error.partition(":")[0]) == ("failed", "HandlerCancelled")
+
+
+def test_a_commit_behind_djangos_back_is_no_success(client: Client, handlers: Any) -> None:
+    """DDL on MariaDB commits by itself: the row said processed, and then the handler failed."""
+
+    def commits_and_fails(event: WebhookEvent) -> None:
+        Effect.objects.create(event_id=event.event_id)
+        with connection.cursor() as cursor:
+            cursor.execute("COMMIT")
+        raise ValueError("broken")
+
+    handlers.add(commits_and_fails)
+    assert deliver(client, "github").status_code == 500
+    event = WebhookEvent.objects.get()
+    assert (event.status, event.attempts, event.last_error) == ("failed", 1, "ValueError: broken")
+
+
+def test_an_error_that_cannot_say_what_it_is(client: Client, handlers: Any) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def fail(event: WebhookEvent) -> None:
+        raise Mute
+
+    handlers.add(fail)
+    assert deliver(client, "github").status_code == 500
+    assert WebhookEvent.objects.get().last_error == "Mute: (its text cannot be read)"
+
+
+def test_a_redis_that_is_away_does_not_hide_what_is_finished(
+    client: Client, handlers: Any, settings: Any
+) -> None:
+    handlers.add(lambda event: None, atomic=False)
+    deliver(client, "sangho")
+    settings.WEBHOOK_IDEMPOTENCY = {
+        **settings.WEBHOOK_IDEMPOTENCY,
+        "STORE": "redis",
+        "REDIS_URL": "redis://127.0.0.1:1/0",
+    }
+    assert deliver(client, "sangho").json()["status"] == "duplicate"
