@@ -102,7 +102,7 @@ class Failure:
         if locked is None:
             return None
         # Committed behind Django's back before the handler failed: by DDL on MariaDB, say.
-        too_early = self.run.raised and self.is_own(locked)
+        too_early = locked.is_finished and self.run.raised and self.is_own(locked)
         if locked.is_finished and not too_early:
             return self.already_finished(locked)
         if locked.status == EventStatus.PROCESSING and not locked.lease_has_expired:
