@@ -149,8 +149,9 @@ def test_another_body_under_the_same_id_is_a_conflict(face: Face) -> None:
     ]
 
 
+@faces([name for name in OWN if name != "keyed"], REGISTERED)
 def test_an_unfinished_event_runs_from_the_body_that_was_stored(face: Face) -> None:
-    """DESIGN §3: a copy whose body differs is never processed."""
+    """DESIGN §3: a copy whose body differs is never processed. For keys, see `test_keyed.py`."""
     script.act = raises(ValueError("broken"))
     face.deliver(amount=1)
     face.deliver(amount=2)
