@@ -70,8 +70,13 @@ Start = Callable[..., Server]
 
 @pytest.fixture
 def start(tmp_path: Path, database_url: str) -> Iterator[Start]:
-    """Give a function that starts a server on this run's database."""
+    """Give a function that starts a server on this run's database.
+
+    All servers of a test share one journal, one set of lock files and one count of failures.
+    """
     with ExitStack() as stack:
+        if connection.vendor == "sqlite":
+            stack.callback(leave_wal)
         number = 0
 
         def start(
@@ -87,9 +92,9 @@ def start(tmp_path: Path, database_url: str) -> Iterator[Start]:
             changes: dict[str, Any] = {"CONN_MAX_AGE": 60, **(database or {})}
             if connection.vendor == "sqlite":
                 changes["OPTIONS"] = SQLITE if sqlite is None else sqlite
-                stack.callback(leave_wal)
             context: AbstractContextManager[Server] = serve(
-                tmp_path / f"server-{number}",
+                tmp_path,
+                tmp_path / f"log-{number}",
                 url or database_url,
                 workers=workers,
                 settings={"DATABASE": changes, "WEBHOOK_IDEMPOTENCY": webhook},

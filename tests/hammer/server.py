@@ -28,6 +28,7 @@ class Server:
 
     port: int
     directory: Path
+    log_file: Path
     process: subprocess.Popen[bytes] = field(repr=False)
 
     @property
@@ -36,7 +37,7 @@ class Server:
 
     @property
     def log(self) -> str:
-        return (self.directory / "log").read_text()
+        return self.log_file.read_text()
 
     def wait_until_it_answers(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT
@@ -72,13 +73,13 @@ class Server:
 @contextmanager
 def serve(
     directory: Path,
+    log_file: Path,
     database_url: str,
     *,
     workers: int = 4,
     settings: Mapping[str, Any] | None = None,
 ) -> Iterator[Server]:
     """Run the hammer's project under gunicorn's synchronous workers."""
-    directory.mkdir(parents=True, exist_ok=True)
     environment = {
         **os.environ,
         "DATABASE_URL": database_url,
@@ -93,7 +94,7 @@ def serve(
         command = [sys.executable, "-m", "gunicorn", "tests.hammer.wsgi"]
         command += ["--config", "python:tests.hammer.gunicorn_conf"]
         command += ["--workers", str(workers), "--bind", f"fd://{file}"]
-        with open(directory / "log", "wb") as log:
+        with open(log_file, "wb") as log:
             process = subprocess.Popen(
                 command,
                 cwd=ROOT,
@@ -103,7 +104,7 @@ def serve(
                 stderr=log,
                 start_new_session=True,
             )
-        server = Server(listening.getsockname()[1], directory, process)
+        server = Server(listening.getsockname()[1], directory, log_file, process)
     try:
         server.wait_until_it_answers()
         yield server

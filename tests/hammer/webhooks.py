@@ -52,6 +52,7 @@ def play(event: WebhookEvent) -> None:
             pause(plan.get("between", 0))
             row.save()
         Effect.objects.create(event_id=event.event_id)
+        journal.write("wrote", event.event_id)
         pause(plan.get("after", 0))
         if first_times(event, plan.get("failures", 0)):
             raise RuntimeError("as planned")

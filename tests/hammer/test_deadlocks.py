@@ -1,0 +1,43 @@
+"""Handlers that lock the same rows in opposite order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from django.db import connection
+
+from tests.app.models import Effect
+
+from .conftest import Start
+from .ledger_state import assert_exactly_once, assert_quiet
+from .provider import Campaign, Event, events, shuffled
+
+
+def test_deadlocks_are_tried_again(
+    start: Start, size: Callable[[int, int], int], figures: Callable[..., None]
+) -> None:
+    """WB-046: run again at once, or answered 503 and redelivered; every effect once."""
+    if connection.vendor == "sqlite":
+        pytest.skip("SQLite has one lock, so no deadlock")
+    rows = [Effect.objects.create(event_id="row", name="row").pk for _ in range(2)]
+    sent = []
+    for event in events(size(300, 30)):
+        order = random.sample(rows, 2)
+        sent.append(Event(event.provider, event.id, plan={"rows": order, "between": 15}))
+    options = {**connection.settings_dict["OPTIONS"]}
+    if connection.vendor == "postgresql":
+        options["options"] = "-c deadlock_timeout=100ms -c synchronous_commit=off"
+    server = start(workers=6, database={"OPTIONS": options})
+    tally = Campaign(server.port, shuffled(sent, 2)).run()
+    undone = [
+        line for line in server.journal.lines("leave") if line.note not in ("", "RuntimeError")
+    ]
+    figures(events=len(sent), deadlocks=len(undone), **tally.figures())
+    assert len(undone) >= 3, "no deadlock happened, so nothing was shown"
+    assert set(tally.statuses) <= {200, 409, 503}
+    assert tally.given_up == []
+    assert_exactly_once(sent)
+    assert server.journal.lines("overlap") == []
+    assert_quiet(server)
