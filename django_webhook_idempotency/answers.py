@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from django.http import (
     HttpRequest,
     HttpResponse,
@@ -20,6 +22,8 @@ from .providers.base import SERVICE_UNAVAILABLE
 from .providers.incoming import media_type
 
 UNSUPPORTED_MEDIA_TYPE = 415
+
+logger = logging.getLogger("django_webhook_idempotency")
 
 
 def plain(status: int, word: str, event: WebhookEvent | None = None) -> HttpResponse:
@@ -53,7 +57,14 @@ def wrong_request(request: HttpRequest, provider: Provider) -> HttpResponse | No
         return HttpResponseNotAllowed(sorted(provider.methods))
     content_type, _ = media_type(request.META.get("CONTENT_TYPE", ""))
     if request.method == "POST" and content_type and not provider.accepts(content_type):
-        return plain(UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type")
+        expected = sorted(provider.content_types)
+        logger.warning(
+            "webhook refused, its Content-Type is not what %s sends: %s",
+            provider.key,
+            ", ".join(expected),
+        )
+        body = {"status": "unsupported_media_type", "expected": expected}
+        return JsonResponse(body, status=UNSUPPORTED_MEDIA_TYPE)
     return None
 
 

@@ -191,7 +191,7 @@ class Reception:
         elif not result.recorded:
             record(report, result.event)
         about = result.event or event
-        log_delivery(report, about)
+        log_delivery(report, about, error=result.error)
         announce(result, about, report)
         return response
 

@@ -18,8 +18,8 @@ from .signals import (
 logger = logging.getLogger("django_webhook_idempotency")
 
 _FIELDS = (
-    "webhook provider=%s event=%s type=%s outcome=%s status=%s retry=%s reason=%s "
-    "duration_ms=%.1f conflict=%s"
+    "webhook provider=%s event=%s type=%s outcome=%s status=%s retry=%s retry_reason=%s "
+    "duration_ms=%.1f conflict=%s error=%s note=%s"
 )
 
 
@@ -36,9 +36,15 @@ def first_line(error: BaseException) -> str:
 
 
 def log_delivery(
-    report: DeliveryReport, event: WebhookEvent | None, level: int = logging.INFO
+    report: DeliveryReport,
+    event: WebhookEvent | None,
+    level: int = logging.INFO,
+    error: BaseException | None = None,
 ) -> None:
-    """Write one line on a delivery; no payload, header or secret is in it."""
+    """Write one line on a delivery; no payload, header or secret is in it.
+
+    Of an error only its class: its text and traceback stand on the event's page in the admin.
+    """
     if report.outcome == Outcome.FAILED:
         level = logging.ERROR
     elif report.conflict or report.outcome == Outcome.REJECTED:
@@ -55,6 +61,8 @@ def log_delivery(
         _word(report.redelivery.reason),
         report.duration.total_seconds() * 1000,
         "yes" if report.conflict else "no",
+        type(error).__name__ if error is not None else "-",
+        _word(report.note),
     )
     deadline = report.provider.deadline
     if deadline is not None and report.duration.total_seconds() > deadline:

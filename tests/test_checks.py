@@ -655,6 +655,15 @@ class TestViews:
             ]
 
 
+class TestViewsOfNobody:
+    def test_e002_a_view_whose_provider_is_not_known(self, mount: Any) -> None:
+        said = mount(idempotent_webhook("githb")(decorated))
+        assert ids(said) == ["E002"]
+        assert "decorated" in said[0].msg
+        assert "'github'" in said[0].hint
+        assert mount(idempotent_webhook(key="X-Id", provider="partner")(decorated)) == []
+
+
 class TestHandlers:
     """W028."""
 

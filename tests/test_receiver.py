@@ -227,7 +227,8 @@ def test_wrong_methods(client: Client, method: str) -> None:
 
 def test_wrong_content_type(client: Client) -> None:
     answer = deliver(client, "stripe", content_type="text/xml")
-    assert (answer.status_code, answer.json()) == (415, {"status": "unsupported_media_type"})
+    expected = {"status": "unsupported_media_type", "expected": ["application/json"]}
+    assert (answer.status_code, answer.json()) == (415, expected)
     assert not WebhookDelivery.objects.exists()
 
 
@@ -285,7 +286,7 @@ def test_slack_retries_are_recorded_and_never_dropped(
     line = next(
         record.message for record in caplog.records if "outcome=processed" in record.message
     )
-    assert "retry=1 reason=http_timeout" in line
+    assert "retry=1 retry_reason=http_timeout" in line
 
 
 def test_slack_is_told_to_stop(client: Client, handlers: Any) -> None:

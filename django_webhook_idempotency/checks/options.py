@@ -10,7 +10,8 @@ from django.core.checks import CheckMessage, Error
 from django.core.exceptions import ImproperlyConfigured
 
 from ..conf import PROJECT_SETTINGS, SETTING, conf
-from ..providers import BUILT_IN, Provider, UnknownProvider
+from ..providers import BUILT_IN, Provider, UnknownProvider, provider_class
+from .mounted import MountedView, mounted_views
 from .targets import Fault, Target, class_of, readable_providers, shared_options, targets
 
 
@@ -31,7 +32,19 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> Iterable[CheckMess
             class_of(slug)
         except UnknownProvider as error:
             messages.append(Error(str(error), hint=_provider_hint(slug), id="webhooks.E002"))
+    for view in mounted_views():
+        if view.provider and view.provider not in readable:
+            messages += _unknown_to(view)
     return messages
+
+
+def _unknown_to(view: MountedView) -> list[CheckMessage]:
+    try:
+        provider_class(view.provider, view.default)
+    except UnknownProvider as error:
+        text = f"{view.name}: {error}"
+        return [Error(text, hint=_provider_hint(view.provider), id="webhooks.E002")]
+    return []
 
 
 def _shapeless(message: str) -> CheckMessage:
