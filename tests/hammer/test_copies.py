@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from django.db import connection
 
 from .conftest import SQLITE_DEFAULT, Start
 from .ledger_state import assert_all_accepted, assert_exactly_once, assert_quiet
@@ -27,12 +26,11 @@ def test_five_copies_of_each_event_have_one_effect(
 
 
 @pytest.mark.parametrize("workers", [4])
+@pytest.mark.only_on("sqlite")
 def test_sqlite_as_startproject_leaves_it(
     start: Start, workers: int, size: Callable[[int, int], int], figures: Callable[..., None]
 ) -> None:
     """No WAL, deferred transactions, five seconds of patience: slow, and still no 500."""
-    if connection.vendor != "sqlite":
-        pytest.skip("SQLite only")
     server = start(workers=workers, sqlite=SQLITE_DEFAULT)
     sent = events(size(500, 60), plan={"after": 2})
     tally = Campaign(server.port, shuffled(sent, 5)).run()

@@ -15,12 +15,11 @@ from .ledger_state import assert_exactly_once, assert_quiet
 from .provider import Campaign, Event, events, shuffled
 
 
+@pytest.mark.only_on("postgresql", "mysql")
 def test_deadlocks_are_tried_again(
     start: Start, size: Callable[[int, int], int], figures: Callable[..., None]
 ) -> None:
     """WB-046: run again at once, or answered 503 and redelivered; every effect once."""
-    if connection.vendor == "sqlite":
-        pytest.skip("SQLite has one lock, so no deadlock")
     rows = [Effect.objects.create(event_id="row", name="row").pk for _ in range(2)]
     sent = []
     for event in events(size(300, 30)):

@@ -19,12 +19,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+@pytest.mark.only_on("postgresql", "mysql")
 def test_copies_and_failures_at_a_higher_isolation_level(
     start: Start, level: str, size: Callable[[int, int], int], figures: Callable[..., None]
 ) -> None:
     """Half of the events fail once; atomic ones, leased ones, and some with two handlers."""
-    if connection.vendor == "sqlite":
-        pytest.skip("SQLite is always serializable")
     options = {**connection.settings_dict["OPTIONS"]}
     options["isolation_level"] = OPTIONS[connection.vendor][level]
     server = start(workers=4, database={"OPTIONS": options}, LEASE=30, WAIT=1)

@@ -81,14 +81,13 @@ def set_isolation(level: str) -> None:
 
 @pytest.fixture(params=LEVELS)
 def level(request: pytest.FixtureRequest) -> Iterator[str]:
-    if connection.vendor == "sqlite":
-        pytest.skip("SQLite has one lock, which every claim takes")
     set_isolation(request.param)
     yield request.param
     connection.close()
 
 
 @pytest.mark.parametrize("rows", [0, 5, 50])
+@pytest.mark.only_on("postgresql", "mysql")
 def test_a_claim_holds_up_no_other_event(level: str, rows: int) -> None:
     """WB-030: two hooks deliver one body under one GUID, at the same moment, and both run."""
     for number in range(rows):
@@ -107,6 +106,7 @@ def test_a_claim_holds_up_no_other_event(level: str, rows: int) -> None:
         assert not insert(event("1", "other", ""))
 
 
+@pytest.mark.only_on("postgresql", "mysql")
 def test_a_copy_that_was_turned_away_holds_up_no_other_event(level: str) -> None:
     """The conflict on a finished event leaves no lock in the way of its neighbours' inserts.
 

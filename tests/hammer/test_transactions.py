@@ -134,12 +134,11 @@ class TestABrokenTransaction:
 
 
 @pytest.mark.parametrize("store_deliveries", [True, False])
+@pytest.mark.only_on("postgresql", "mysql")
 def test_a_deadlock_that_the_handler_swallows_is_tried_again(
     client: Client, handlers: Any, settings: Any, store_deliveries: bool
 ) -> None:
     """WB-046: MariaDB undoes the claim with the rest, and would commit what comes afterwards."""
-    if connection.vendor == "sqlite":
-        pytest.skip("SQLite has one lock, so no deadlock")
     webhook_settings(settings, STORE_DELIVERIES=store_deliveries)
     rows = [Effect.objects.create(name="row") for _ in range(2)]
     holds_second = threading.Event()
@@ -298,11 +297,10 @@ def test_a_passing_fault_in_a_leased_claim_is_met_again(
     assert faults.left == 0
 
 
+@pytest.mark.only_on("postgresql", "mysql")
 def test_a_deadlock_of_an_atomic_handler_beside_a_leased_one_is_tried_again(
     client: Client, handlers: Any
 ) -> None:
-    if connection.vendor == "sqlite":
-        pytest.skip("SQLite has one lock, so no deadlock")
     runs: list[int] = []
 
     def atomic(event: WebhookEvent) -> None:
@@ -390,10 +388,9 @@ def test_each_claim_of_a_stored_event_counts() -> None:
     assert WebhookEvent.objects.get().attempts == 3
 
 
+@pytest.mark.only_on("postgresql", "mysql")
 def test_a_view_that_refuses_takes_back_only_its_own_claim(settings: Any, faults: Faults) -> None:
     """Between reading the row and deleting it the lease may run out and be somebody else's."""
-    if connection.vendor == "sqlite":
-        pytest.skip("SQLite has one lock")
     taken: list[int] = []
 
     def take_over() -> None:
