@@ -164,20 +164,13 @@ def bounded_lock_wait(using: str, seconds: float) -> Iterator[None]:
         raw.execute(f"PRAGMA busy_timeout = {before}")
 
 
-def drop_broken_connection(using: str) -> bool:
-    """After an error, close a connection that the database has given up; the next use opens one.
-
-    Returns whether the connection was lost.
-    """
+def drop_broken_connection(using: str) -> None:
+    """After an error, close a connection that the database has given up; the next use opens one."""
     connection = connections[using]
-    if connection.in_atomic_block:
-        return False
-    if connection.connection is None:
-        return True
+    if connection.in_atomic_block or connection.connection is None:
+        return
     if connection.errors_occurred and not connection.is_usable():
         connection.close()
-        return True
-    return False
 
 
 def new_token() -> str:

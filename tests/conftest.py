@@ -28,17 +28,17 @@ WITHOUT_DATABASE = {"providers", "signatures"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run what asks nothing of the database with SQLite only."""
-    if connection.vendor == "sqlite":
-        return
-    once = [
-        item
-        for item in items
-        if item.get_closest_marker("once") or item.path.parent.name in WITHOUT_DATABASE
-    ]
-    if once:
-        config.hook.pytest_deselected(items=once)
-        items[:] = [item for item in items if item not in set(once)]
+    """Leave out what this database cannot show, and what SQLite's run has shown already."""
+    vendor = connection.vendor
+    left_out = []
+    for item in items:
+        only_on = item.get_closest_marker("only_on")
+        once = item.get_closest_marker("once") or item.path.parent.name in WITHOUT_DATABASE
+        if (only_on and vendor not in only_on.args) or (once and vendor != "sqlite"):
+            left_out.append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -456,9 +456,8 @@ class TestBesideOthers:
         }
         assert orphans() == 0
 
+    @pytest.mark.only_on("postgresql", "mysql")
     def test_an_event_that_somebody_works_on_is_left_and_not_waited_for(self) -> None:
-        if not connection.features.has_select_for_update_skip_locked:
-            pytest.skip("this database has no row locks")
         held, free = make_event(KEY + 1), make_event(KEY + 1)
         body = make_event(BODY + 1)
         locked, done = threading.Event(), threading.Event()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
-from django.db import DatabaseError
+from django.db import DatabaseError, connections
 from django.http import HttpResponseBase
 from django.utils import timezone
 
@@ -78,10 +78,14 @@ def insist(using: str, write: Callable[[], Returned]) -> Returned:
     If the connection was lost in the commit, `write` may take effect twice.
     """
     for tries in range(1, TRANSIENT_TRIES):
+        before = connections[using].connection
         try:
             return write()
         except DatabaseError as error:
-            lost = ledger.drop_broken_connection(using)
+            ledger.drop_broken_connection(using)
+            # Django itself opens a new one when a transaction ends with a lost connection.
+            now = connections[using].connection
+            lost = now is None or now is not before
             if not (lost or ledger.is_passing(error)):
                 raise
             pause_before(tries + 1)

@@ -19,6 +19,8 @@ from .server import Server, serve
 
 #: WEBHOOK_HAMMER=full: the sizes of the closing notes. Otherwise what `make test` can afford.
 FULL = os.environ.get("WEBHOOK_HAMMER", "") == "full"
+#: For what an everyday run can leave out, since its sibling shows nearly the same.
+only_when_full = pytest.mark.skipif(not FULL, reason="only with WEBHOOK_HAMMER=full")
 #: A file to which each test adds a line of JSON with what it counted.
 REPORT = os.environ.get("WEBHOOK_HAMMER_REPORT", "")
 

@@ -7,13 +7,14 @@ import os
 from datetime import timedelta
 
 from tests.settings import *  # noqa: F403
-from tests.settings import DATABASES, INSTALLED_APPS, WEBHOOK_IDEMPOTENCY
+from tests.settings import DATABASES, WEBHOOK_IDEMPOTENCY
 
 _changes = json.loads(os.environ.get("HAMMER_SETTINGS", "{}"))
 
 DEBUG = False
 ROOT_URLCONF = "tests.hammer.urls"
-INSTALLED_APPS = [*INSTALLED_APPS, "tests.hammer"]
+# No more than a server of webhooks needs, which starts in half the time.
+INSTALLED_APPS = ["django_webhook_idempotency", "tests.app", "tests.hammer"]
 MIDDLEWARE = []
 
 DATABASES["default"].update(_changes.get("DATABASE", {}))

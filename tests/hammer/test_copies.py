@@ -16,7 +16,7 @@ def test_five_copies_of_each_event_have_one_effect(
 ) -> None:
     """WB-001, WB-002, WB-003, WB-075: the five providers mixed, 32 connections."""
     server = start(workers=4)
-    sent = events(size(2000, 200))
+    sent = events(size(2000, 100))
     tally = Campaign(server.port, shuffled(sent, 5)).run()
     figures(events=len(sent), **tally.figures())
     assert_all_accepted(tally, sent)
@@ -25,14 +25,13 @@ def test_five_copies_of_each_event_have_one_effect(
     assert_quiet(server)
 
 
-@pytest.mark.parametrize("workers", [4])
 @pytest.mark.only_on("sqlite")
 def test_sqlite_as_startproject_leaves_it(
-    start: Start, workers: int, size: Callable[[int, int], int], figures: Callable[..., None]
+    start: Start, size: Callable[[int, int], int], figures: Callable[..., None]
 ) -> None:
     """No WAL, deferred transactions, five seconds of patience: slow, and still no 500."""
-    server = start(workers=workers, sqlite=SQLITE_DEFAULT)
-    sent = events(size(500, 60), plan={"after": 2})
+    server = start(workers=4, sqlite=SQLITE_DEFAULT)
+    sent = events(size(500, 40), plan={"after": 2})
     tally = Campaign(server.port, shuffled(sent, 5)).run()
     figures(events=len(sent), **tally.figures())
     assert_all_accepted(tally, sent)

@@ -22,7 +22,7 @@ def test_deadlocks_are_tried_again(
     """WB-046: run again at once, or answered 503 and redelivered; every effect once."""
     rows = [Effect.objects.create(event_id="row", name="row").pk for _ in range(2)]
     sent = []
-    for event in events(size(300, 30)):
+    for event in events(size(300, 25)):
         order = random.sample(rows, 2)
         sent.append(Event(event.provider, event.id, plan={"rows": order, "between": 15}))
     options = {**connection.settings_dict["OPTIONS"]}

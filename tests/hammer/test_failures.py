@@ -25,7 +25,7 @@ def test_an_event_that_failed_once_runs_again_among_its_copies(
 ) -> None:
     """WB-009: one effect, from the second run."""
     server = start(workers=4)
-    sent = events(size(500, 40), plan={"failures": 1, "after": 3})
+    sent = events(size(500, 30), plan={"failures": 1, "after": 3})
     tally = Campaign(server.port, shuffled(sent, 5)).run()
     figures(events=len(sent), **tally.figures())
     assert set(tally.statuses) <= EXPECTED
@@ -42,7 +42,7 @@ def test_a_leased_event_that_failed_once_runs_again(
     start: Start, size: Callable[[int, int], int], figures: Callable[..., None]
 ) -> None:
     server = start(workers=4, LEASE=30, WAIT=0.2)
-    sent = events(size(300, 25), "hammer.leased", plan={"failures": 1, "after": 3})
+    sent = events(size(300, 20), "hammer.leased", plan={"failures": 1, "after": 3})
     tally = Campaign(server.port, shuffled(sent, 5)).run()
     figures(events=len(sent), **tally.figures())
     assert set(tally.statuses) <= EXPECTED
@@ -66,7 +66,7 @@ def test_copies_that_arrive_while_the_failure_is_being_stored(
     server = start(workers=6)
     answers: list[Answer] = []
     sent: list[Event] = []
-    for number in range(size(150, 10)):
+    for number in range(size(150, 8)):
         provider = PROVIDERS[number % len(PROVIDERS)]
         plan = {"failures": random.choice([1, 1, 2]), "after": 5}
         event = Event(provider, fresh("race"), kind, plan)

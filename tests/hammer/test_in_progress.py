@@ -12,7 +12,7 @@ from .ledger_state import assert_exactly_once, assert_finished, assert_quiet, ef
 from .provider import PROVIDERS, Event, Sending, fresh, post
 
 WAIT = 0.3  # seconds that a copy waits
-SLOW = 2000  # milliseconds that the handler takes
+SLOW = 1500  # milliseconds that the handler takes
 #: SQLite's one lock is waited for by SQLite itself, so there the bound is its own time-out.
 SQLITE_WAITS_BRIEFLY = {**SQLITE, "timeout": WAIT}
 KINDS = ["hammer.atomic", "hammer.leased"]

@@ -27,7 +27,7 @@ def test_copies_and_failures_at_a_higher_isolation_level(
     options = {**connection.settings_dict["OPTIONS"]}
     options["isolation_level"] = OPTIONS[connection.vendor][level]
     server = start(workers=4, database={"OPTIONS": options}, LEASE=30, WAIT=1)
-    count = size(120, 10)
+    count = size(120, 5)
     sent = []
     for kind in ("hammer.atomic", "hammer.leased", "hammer.two"):
         for failures in (0, 1):

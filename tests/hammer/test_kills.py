@@ -51,7 +51,7 @@ def test_a_killed_transaction_leaves_nothing_and_its_redelivery_runs(
 ) -> None:
     """WB-009, WB-010: for atomic handlers exactly one effect each."""
     server = start(workers=4)
-    killer, sent, tally = kill_while_sending(server, "hammer.atomic", size(200, 15))
+    killer, sent, tally = kill_while_sending(server, "hammer.atomic", size(200, 8))
     runs, cuts = runs_of(server), killer.cuts()
     figures(
         events=len(sent),
@@ -80,7 +80,7 @@ def test_a_killed_lease_runs_out_and_its_redelivery_runs(
 ) -> None:
     """Never two at once, each finished once, and no run that no kill explains."""
     server = start(workers=4, STORE=store, REDIS_URL=redis_url, LEASE=LEASE, WAIT=0.05)
-    killer, sent, tally = kill_while_sending(server, "hammer.leased", size(200, 15))
+    killer, sent, tally = kill_while_sending(server, "hammer.leased", size(200, 8))
     runs, cuts, counted = runs_of(server), killer.cuts(), effects()
     figures(
         store=store,
