@@ -10,18 +10,13 @@ from django.db import connection
 from django_webhook_idempotency.models import WebhookEvent
 
 from .conftest import Start
-from .ledger_state import (
-    assert_exactly_once,
-    assert_quiet,
-    effects,
-)
+from .ledger_state import assert_exactly_once, assert_quiet, effects
 from .provider import Campaign, Event, Sending, events, fresh, post, shuffled
 from .proxy import MOMENTS, Wire, wired
 
 ANSWERS = {200, 409, 500, 503}
 #: The statement by itself, as PostgreSQL's and MariaDB's protocols carry it.
 COMMIT = rb"(Q....|\x03)COMMIT"
-
 
 pytestmark = pytest.mark.only_on("postgresql", "mysql")  # SQLite has no connection to lose
 
