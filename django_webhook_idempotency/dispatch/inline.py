@@ -15,6 +15,7 @@ from ..handlers import Handler
 from ..inserts import is_locked
 from ..models import WebhookEvent
 from .failures import record_failure
+from .meeting import meet, meet_twin
 from .responses import remembered
 from .runs import (
     TRANSIENT_TRIES,
@@ -48,29 +49,6 @@ def deliver_atomic(event: WebhookEvent, work: Work) -> Result:
         if result is not None:
             return result
     return Result(Outcome.IN_PROGRESS, stored)
-
-
-def meet(event: WebhookEvent, stored: WebhookEvent, work: Work) -> Result | None:
-    """What a delivery comes to when its event is stored; None if the event may still run."""
-    report = work.report
-    if stored.dedupe_key != event.dedupe_key:
-        report.note = f"event {stored.pk} came first, with the same secondary key"
-    else:
-        report.conflict = bool(stored.body_digest) and stored.body_digest != event.body_digest
-    return Result(Outcome.DUPLICATE, stored) if stored.is_finished else None
-
-
-def meet_twin(twin: int, work: Work) -> Result | None:
-    """What a new event comes to whose body came before, under another id that is not signed.
-
-    None if it may run: then its delivery is marked.
-    """
-    work.report.conflict = True
-    work.report.note = f"same body as event {twin}, under another id"
-    if work.provider.same_body != "refuse":
-        return None
-    events = WebhookEvent.objects.using(ledger.alias()).defer("body", "response_body")
-    return Result(Outcome.REJECTED, events.filter(pk=twin).first())
 
 
 class AtomicRun(ABC):

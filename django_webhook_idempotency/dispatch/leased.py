@@ -17,7 +17,7 @@ from ..models import WebhookEvent
 from ..stores import LeaseStore, lease_store
 from .failures import is_unproven
 from .heartbeat import heartbeat
-from .inline import meet, meet_twin
+from .meeting import meet, meet_twin
 from .runs import (
     Run,
     call,

@@ -19,7 +19,7 @@ class Sangho(Provider):
     slug = "sangho"
     name = "Sangho"
     # What is marked [U] stands in Sangho's guide to idempotent webhooks and in no SDK.
-    docs = ("https://pypi.org/project/sangho/0.2.0/",)
+    docs = ("pkg:pypi/sangho@0.2.0",)  # the official client; the vendor publishes no page
     scheme = signatures.TimestampedHmac("Sangho-Signature")
 
     # [U] Never delivered again after 48 hours; how often it tries before is not published.

@@ -36,7 +36,7 @@ class TestFacts:
 
         assert provider.slug == provider.key == case.slug
         assert provider.name
-        assert all(page.startswith("https://") for page in provider.docs)
+        assert all(page.startswith(("https://", "pkg:")) for page in provider.docs)
         assert provider.docs
 
     def test_nothing_that_authenticates_is_kept(self, case):
