@@ -15,7 +15,7 @@ SETTING = "WEBHOOK_IDEMPOTENCY"
 
 #: Settings that exist once for the project; every other name is an option of a provider that may
 #: also stand at the top as the default of all providers.
-PROJECT_SETTINGS = frozenset({"PROVIDERS", "PROCESSING", "QUEUE", "STORE", "REDIS_URL"})
+PROJECT_SETTINGS = frozenset({"PROVIDERS", "QUEUE", "ENQUEUE_TIMEOUT", "STORE", "REDIS_URL"})
 
 
 class Settings:
@@ -43,9 +43,14 @@ class Settings:
         return value
 
     @property
-    def processing(self) -> str:
-        """Where handlers run by default: "inline" is in the request."""
-        return str(self.all.get("PROCESSING", "inline"))
+    def queue(self) -> str:
+        """What runs queued events: "database", "celery", "tasks" or a dotted path."""
+        return str(self.all.get("QUEUE", "database"))
+
+    @property
+    def enqueue_timeout(self) -> float:
+        """Seconds that an acknowledgement waits at the most for a broker."""
+        return float(self.all.get("ENQUEUE_TIMEOUT", 1.0))
 
     @property
     def store(self) -> str:
@@ -75,10 +80,6 @@ class Settings:
     def provider_options(self, slug: str) -> dict[str, Any]:
         """Options of one provider: its own over the shared ones. Raises ImproperlyConfigured."""
         return {**self.shared_options, **self.own_options(slug)}
-
-    def processing_of(self, slug: str) -> str:
-        """Where the handlers of one provider run."""
-        return str(self.provider_options(slug).get("PROCESSING", self.processing))
 
 
 conf = Settings()

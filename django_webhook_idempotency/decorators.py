@@ -43,8 +43,10 @@ def idempotent_webhook(
     whom you trust. `options` are the provider's, in lower case. The view's `scope` argument from
     the URL, if it has one, becomes part of the event's scope.
 
-    Raises TypeError if there is neither a provider nor a key, or for a retention, which only the
-    settings can hold.
+    The view always runs in the request, also where the settings say PROCESSING "queued".
+
+    Raises TypeError if there is neither a provider nor a key, for processing="queued", or for a
+    retention, which only the settings can hold.
     """
     if callable(provider) or not (provider or key):
         raise TypeError(
@@ -52,6 +54,11 @@ def idempotent_webhook(
             "or @idempotent_webhook(key='X-Event-Id', provider='partner')."
         )
     refuse_retentions(options)
+    if options.get("processing", "inline") != "inline":
+        raise TypeError(
+            "A decorated view answers by itself, in the request. For the queue, register a "
+            "function with @webhook_handler, or write a view class with handle()."
+        )
     overrides = {name.upper(): value for name, value in options.items()}
 
     def decorate(view: View) -> View:

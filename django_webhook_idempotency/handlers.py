@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from .models import WebhookEvent
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+#: Something read from an event: a path into its payload such as "data.object.id", or a function.
+Reading = str | Callable[[Any], Any]
+
+#: What the column of a run's handler has room for.
+MAX_NAME = 255
 
 
 class HandlerCancelled(WebhookError):
@@ -46,7 +51,8 @@ class Handler:
     """A function, what it wants, and whether it shares the event's transaction.
 
     `pattern` is an event type, a prefix such as `invoice.*`, or `*`. An `atomic` handler's writes
-    commit together with the event's `processed`; one that isn't runs under a lease.
+    commit together with the event's `processed`; one that isn't runs under a lease. The rest is
+    as `webhook_handler` says.
     """
 
     function: Callable[..., Any]
@@ -54,6 +60,14 @@ class Handler:
     pattern: str = "*"
     atomic: bool = True
     name: str = ""
+    max_attempts: int | None = None
+    ordering_key: Reading | None = None
+    version: Reading | None = None
+
+    @property
+    def stored_name(self) -> str:
+        """The name as its runs carry it."""
+        return self.name[:MAX_NAME]
 
     def wants(self, provider: str, event_type: str) -> bool:
         """Whether this handler is for events of that provider and type."""
@@ -112,13 +126,28 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def webhook_handler(
-    provider: str, *patterns: str, atomic: bool = True, name: str = ""
+    provider: str,
+    *patterns: str,
+    atomic: bool = True,
+    name: str = "",
+    max_attempts: int | None = None,
+    ordering_key: Reading | None = None,
+    version: Reading | None = None,
 ) -> Callable[[Function], Function]:
     """Register a function for a provider's events, by type, `prefix.*` or `*` (the default).
 
     The function takes the event; returning means done, raising means failed (see `Reject`,
     `Retry` and `Ignore`). Runs are stored under `name`, by default the function's dotted path:
     after a rename, an event that had failed would run the handler again as a new one.
+
+    After `max_attempts` failed runs of its own the handler gives an event up; by default after
+    the provider's MAX_ATTEMPTS. Events that share an `ordering_key` are taken one at a time, in
+    the order in which they came; it is a path into the payload ("data.object.id") or a function
+    of the event, and an event without one is in no order. With a `version`, read likewise, an
+    event that is older than the newest one applied to its key is superseded and not run.
+
+    Raises ValueError for a pattern, a number or a version that cannot be used, or for a name that
+    another handler has.
     """
     for pattern in patterns:
         if (
@@ -130,6 +159,10 @@ def webhook_handler(
                 f"Pattern {pattern!r} is not supported. Use a full type, 'prefix.*' or '*'."
             )
 
+    if max_attempts is not None and max_attempts < 1:
+        raise ValueError(f"max_attempts={max_attempts!r} should be a whole number, one or more.")
+    if version is not None and ordering_key is None:
+        raise ValueError("version= says what is newer of one object: name it with ordering_key=.")
     if callable(provider):
         raise TypeError("Say whose events: @webhook_handler('stripe', 'invoice.paid').")
 
@@ -150,6 +183,9 @@ def webhook_handler(
                     pattern=pattern,
                     atomic=atomic,
                     name=name or name_of(function),
+                    max_attempts=max_attempts,
+                    ordering_key=ordering_key,
+                    version=version,
                 )
             )
         return function

@@ -7,9 +7,9 @@ one locked row, never from a check that something else could overtake.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import DatabaseError, connections, router, transaction
@@ -29,6 +29,8 @@ _TRANSIENT_NUMBERS = frozenset({1213, 1020})
 #: transaction is left, and the next begins a new one without a word.
 _UNDOING_NUMBERS = _TRANSIENT_NUMBERS | {1206}
 _LOCK_WAIT_TIMEOUT = 1205
+#: A finish gives the lease up, unless it says otherwise.
+_UNLEASED: Mapping[str, Any] = {"lease_token": "", "lease_expires_at": None}
 #: How far `is_transient` follows the causes of an error.
 _MAX_CAUSES = 10
 
@@ -196,14 +198,21 @@ def take(stored: WebhookEvent, token: str, lease: timedelta, *, exclusive: bool)
     now = timezone.now()
     events = WebhookEvent.objects.using(alias()).filter(pk=stored.pk)
     events = events.unfinished() if exclusive else events.free(now)
-    taken = events.update(
-        status=EventStatus.PROCESSING,
-        lease_token=token,
-        lease_expires_at=now + lease,
-        attempts=F("attempts") + 1,
-        next_attempt_at=None,
-    )
+    taken = events.update(attempts=F("attempts") + 1, **leased(token, lease, now))
     return taken == 1
+
+
+def leased(token: str, lease: timedelta, now: datetime) -> dict[str, Any]:
+    """The columns of an event that somebody runs under a lease.
+
+    Whoever waits for its turn may look again when the lease has run out.
+    """
+    return {
+        "status": EventStatus.PROCESSING,
+        "lease_token": token,
+        "lease_expires_at": now + lease,
+        "next_attempt_at": now + lease,
+    }
 
 
 def finish(event: WebhookEvent, token: str = "", **changes: Any) -> None:
@@ -212,12 +221,21 @@ def finish(event: WebhookEvent, token: str = "", **changes: Any) -> None:
     `token` is the lease's; without one, the row must be locked by the caller's transaction.
     Raises LeaseLost if the claim is somebody else's by now.
     """
+    write_finish(event, token, changes)
+    adopt(event, changes)
+
+
+def write_finish(event: WebhookEvent, token: str, changes: Mapping[str, Any]) -> None:
+    """As `finish`, and leave the object as it is: the transaction may not be committed yet."""
     events = WebhookEvent.objects.using(alias())
     mine = events.held_by(event.pk, token) if token else events.filter(pk=event.pk)
-    changes = {"lease_token": "", "lease_expires_at": None, **changes}
-    if mine.update(**changes) != 1:
+    if mine.update(**{**_UNLEASED, **changes}) != 1:
         raise LeaseLost(f"The lease on {event.provider} event {event.pk} ran out.")
-    for name, value in changes.items():
+
+
+def adopt(event: WebhookEvent, changes: Mapping[str, Any]) -> None:
+    """Let the object say what its row says after a finish."""
+    for name, value in {**_UNLEASED, **changes}.items():
         if name != "body":  # who is still at work with the event reads its body
             setattr(event, name, value)
 

@@ -66,7 +66,17 @@ class WebhookEvent(models.Model):
     received_at = models.DateTimeField(_("received at"), default=timezone.now)
     processed_at = models.DateTimeField(_("processed at"), null=True, blank=True)
     attempts = models.PositiveIntegerField(_("attempts"), default=0)
+    #: When a worker may run it: while somebody holds a lease, the end of that lease.
     next_attempt_at = models.DateTimeField(_("next attempt at"), null=True, blank=True)
+    #: The provider again, but only while a worker may run the event one day; the index over it
+    #: finds what is due without passing over what is finished.
+    lane = models.CharField(  # noqa: DJ001
+        _("lane"), max_length=64, null=True, blank=True, editable=False
+    )
+    #: When a queue was last told of it.
+    enqueued_at = models.DateTimeField(_("enqueued at"), null=True, blank=True)
+    #: The view class whose `handle` a worker calls; empty for registered handlers.
+    view = models.CharField(_("view"), max_length=255, blank=True, editable=False)
     lease_token = models.CharField(
         _("lease token"), max_length=32, blank=True, default="", editable=False
     )
@@ -94,6 +104,7 @@ class WebhookEvent(models.Model):
             models.Index(fields=["status", "id"], name="webhook_event_status"),
             models.Index(fields=["provider", "id"], name="webhook_event_provider"),
             models.Index(fields=["received_at"], name="webhook_event_received"),
+            models.Index(fields=["lane", "scope", "next_attempt_at"], name="webhook_event_lane"),
         ]
 
     def __str__(self) -> str:
@@ -206,3 +217,71 @@ class HandlerRun(models.Model):
     def succeeded(self) -> bool:
         """Whether the handler returned and what it wrote was committed."""
         return self.finished_at is not None and not self.error_class
+
+
+class HandlerStep(models.Model):
+    """A finished step of a handler: a retry goes on after it."""
+
+    event = models.ForeignKey(
+        WebhookEvent, verbose_name=_("event"), on_delete=models.CASCADE, related_name="steps"
+    )
+    handler = models.CharField(_("handler"), max_length=255)
+    name = models.CharField(_("name"), max_length=255)
+    #: SHA-256 of handler and name: unique whatever a database's collation makes of the texts.
+    key = models.CharField(_("key"), max_length=64, editable=False)
+    result = models.TextField(_("result"), blank=True)
+    finished_at = models.DateTimeField(_("finished at"), default=timezone.now)
+
+    class Meta:
+        verbose_name = _("handler step")
+        verbose_name_plural = _("handler steps")
+        constraints = [
+            models.UniqueConstraint(fields=["event", "key"], name="webhook_step_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.handler} {self.name}"
+
+
+class OrderingKey(models.Model):
+    """One object whose events a handler takes one at a time, and the newest version applied.
+
+    `key` is the digest of the handler's name and its ordering key.
+    """
+
+    key = models.CharField(_("key"), max_length=64, unique=True, editable=False)
+    provider = models.CharField(_("provider"), max_length=64)
+    #: The event that runs, if its lease is alive.
+    holder = models.BigIntegerField(_("holder"), null=True, blank=True)
+    #: JSON of the newest version that was applied.
+    version = models.CharField(_("version"), max_length=255, blank=True)
+    updated_at = models.DateTimeField(_("updated at"), default=timezone.now)
+
+    class Meta:
+        verbose_name = _("ordering key")
+        verbose_name_plural = _("ordering keys")
+        indexes = [
+            models.Index(fields=["provider", "updated_at"], name="webhook_ordering_age"),
+        ]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class HandlerTurn(models.Model):
+    """An unfinished event's place in the sequence of an ordering key; gone when it is its past."""
+
+    event = models.ForeignKey(
+        WebhookEvent, verbose_name=_("event"), on_delete=models.CASCADE, related_name="turns"
+    )
+    key = models.CharField(_("key"), max_length=64, editable=False)
+
+    class Meta:
+        verbose_name = _("handler turn")
+        verbose_name_plural = _("handler turns")
+        constraints = [
+            models.UniqueConstraint(fields=["key", "event"], name="webhook_turn_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.event_id}"

@@ -34,6 +34,10 @@ class WebhookEventQuerySet(models.QuerySet["WebhookEvent"]):
             | Q(lease_expires_at__lte=now)
         )
 
+    def due(self, now: datetime) -> WebhookEventQuerySet:
+        """Events that a worker may run now: new ones, retries, and those whose lease ran out."""
+        return self.filter(lane__isnull=False, next_attempt_at__lte=now)
+
     def held_by(self, pk: int, token: str) -> WebhookEventQuerySet:
         """The event `pk` if its claim still carries `token`: the fence before each finish."""
         return self.filter(pk=pk, lease_token=token, status=EventStatus.PROCESSING)

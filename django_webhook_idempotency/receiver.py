@@ -14,10 +14,10 @@ from django.http import HttpRequest, HttpResponseBase
 from django.views.decorators.debug import sensitive_variables
 
 from . import answers
-from .conf import conf
 from .dispatch.deliveries import record, record_stranger
 from .dispatch.inline import deliver_atomic
 from .dispatch.leased import deliver_leased
+from .dispatch.receipt import deliver_queued
 from .dispatch.work import DeliveryReport, Result, Work
 from .enums import EventStatus, Outcome
 from .exceptions import BodyTooLarge, MalformedWebhook, StoreUnavailable, UnknownScope
@@ -39,7 +39,7 @@ class Receiver:
 
     `resolve` makes the provider; `handlers` picks the handlers of an event; `key` replaces the
     provider's own event id; `scope` is the one in the URL; `prepare` is told which event is about
-    to run.
+    to run. `view` is as in `Work`: what a worker can run the event with, if it can.
     """
 
     resolve: Callable[[], Provider] = field(repr=False)  # may hold secrets
@@ -48,6 +48,7 @@ class Receiver:
     key: Key | None = None
     replay_response: bool = False
     prepare: Callable[[WebhookEvent], None] = lambda event: None
+    view: str | None = None
 
     def receive(self, request: Any) -> HttpResponseBase:
         """Handle one request from its bytes to its answer.
@@ -158,10 +159,6 @@ class Reception:
         return f"{self.receiver.scope}/{own}" if self.receiver.scope else own
 
     def _dispatch(self, event: WebhookEvent) -> HttpResponseBase:
-        if conf.processing_of(self.provider.key) != "inline":
-            raise ImproperlyConfigured(
-                "PROCESSING can only be 'inline' in this version. Remove the setting."
-            )
         require_no_transaction(alias())
         work = Work(
             provider=self.provider,
@@ -169,10 +166,19 @@ class Reception:
             report=self.report,
             replay_response=self.receiver.replay_response,
             prepare=self.receiver.prepare,
+            view=self.receiver.view,
         )
+        event.view = work.view or ""
         work.prepare(event)
+        return self._answer(self._deliver(event, work), event)
+
+    def _deliver(self, event: WebhookEvent, work: Work) -> Result:
+        """Run the event in this request, or store it for the workers."""
+        # What nobody wants is ignored at once: there is nothing to queue.
+        if self.provider.processing == "queued" and work.lane is not None and work.handlers:
+            return deliver_queued(event, work)
         deliver = deliver_atomic if work.atomic else deliver_leased
-        return self._answer(deliver(event, work), event)
+        return deliver(event, work)
 
     def _answer(self, result: Result, event: WebhookEvent) -> HttpResponseBase:
         """Answer a delivery that carried an event, then tell the log and the signals of it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from .dispatch.run_log import word
 from .dispatch.work import DeliveryReport, Result
 from .enums import EventStatus, Outcome
 from .models import WebhookEvent
@@ -21,13 +22,6 @@ _FIELDS = (
     "webhook provider=%s event=%s type=%s outcome=%s status=%s retry=%s retry_reason=%s "
     "duration_ms=%.1f conflict=%s error=%s note=%s"
 )
-
-
-def _word(text: str) -> str:
-    """Text from outside as one word of a log line: no white space, nothing unprintable."""
-    return (
-        "".join(mark if mark.isprintable() and mark != " " else "?" for mark in text[:100]) or "-"
-    )
 
 
 def first_line(error: BaseException) -> str:
@@ -53,16 +47,16 @@ def log_delivery(
         level,
         _FIELDS,
         report.provider.key,
-        _word(event.event_id) if event else "-",
-        _word(event.event_type) if event else "-",
+        word(event.event_id) if event else "-",
+        word(event.event_type) if event else "-",
         report.outcome.value,
         report.status,
         report.redelivery.number if report.redelivery.number is not None else "-",
-        _word(report.redelivery.reason),
+        word(report.redelivery.reason),
         report.duration.total_seconds() * 1000,
         "yes" if report.conflict else "no",
         type(error).__name__ if error is not None else "-",
-        _word(report.note),
+        word(report.note),
     )
     deadline = report.provider.deadline
     if deadline is not None and report.duration.total_seconds() > deadline:

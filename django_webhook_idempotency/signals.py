@@ -1,6 +1,7 @@
 """Signals, sent after the commit that they report and never able to undo it.
 
-Each carries `sender` (the event's class), `event` and `delivery` (a `DeliveryReport`).
+Each carries `sender` (the event's class), `event` and `delivery` (a `DeliveryReport`; None when
+a worker sends it, after the delivery was answered).
 """
 
 from __future__ import annotations

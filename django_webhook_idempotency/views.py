@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from asgiref.sync import iscoroutinefunction, sync_to_async
+from django.core.exceptions import ImproperlyConfigured
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.utils.decorators import classonlymethod
 from django.utils.functional import classproperty
 from django.views import View
 
 from .conf import conf
+from .dispatch.resolving import view_at
 from .entry import open_to_providers, refuse_retentions
-from .handlers import Handler, name_of, registry
+from .handlers import MAX_NAME, Handler, name_of, registry
 from .models import WebhookEvent
 from .providers import Provider, configured_provider, provider_class
 from .receiver import Receiver
@@ -61,6 +63,7 @@ class ReceivesWebhooks:
             handlers=self.find_handlers,
             scope=str(self.kwargs.get("scope", "")),
             replay_response=self.replay_response,
+            view=self.worker_view(),
         )
         return receiver.receive(request)
 
@@ -75,7 +78,33 @@ class ReceivesWebhooks:
         """The handlers of an event: this view's own, else the registered ones."""
         if type(self).handle is ReceivesWebhooks.handle:
             return registry.find(event.provider, event.event_type)
-        return [Handler(self.handle, atomic=self.atomic, name=name_of(type(self)))]
+        return [type(self).handler_of(self)]
+
+    @classmethod
+    def handler_of(cls, view: ReceivesWebhooks) -> Handler:
+        """The handler that `handle` of a view is."""
+        return Handler(view.handle, atomic=view.atomic, name=name_of(cls))
+
+    @classmethod
+    def worker_view(cls) -> str | None:
+        """The path of this class if it handles events itself and a worker can import it.
+
+        Empty if registered handlers do; None where a worker can run nothing.
+        """
+        if cls.handle is ReceivesWebhooks.handle:
+            return ""
+        path = name_of(cls)
+        try:
+            found = view_at(path)
+        except ImproperlyConfigured:
+            return None
+        return path if found is cls and len(path) <= MAX_NAME else None
+
+    @classmethod
+    def for_worker(cls) -> tuple[Handler, Mapping[str, Any]]:
+        """The handler of this class in a worker, where no request is, and its provider options."""
+        overrides, _ = cls.split_options({})
+        return cls.handler_of(cls()), overrides
 
 
 class WebhookView(ReceivesWebhooks, View):

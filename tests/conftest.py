@@ -105,10 +105,11 @@ class Handlers:
         *,
         atomic: bool = True,
         name: str = "",
+        **more: Any,
     ) -> None:
         """Register a function as `@webhook_handler` does."""
         named = name or f"test.handler{len(self.added) + 1}"
-        registry.add(Handler(function, provider, pattern, atomic, named))
+        registry.add(Handler(function, provider, pattern, atomic, named, **more))
         self.added.append(function)
 
 

@@ -648,9 +648,3 @@ def test_an_entry_that_is_no_dictionary_is_named(
     answer = client.post("/webhooks/sangho/", b"{}", "application/json")
     assert (answer.status_code, answer.json()) == (503, {"status": "misconfigured"})
     assert "Make it a dictionary of options" in caplog.text
-
-
-def test_queued_processing_is_refused_in_this_version(client: Client, configure: Any) -> None:
-    configure(PROCESSING="queued")
-    assert deliver(client, "sangho").json() == {"status": "misconfigured"}
-    assert not WebhookEvent.objects.exists()

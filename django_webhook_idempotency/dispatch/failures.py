@@ -11,7 +11,8 @@ from django.http import Http404
 from .. import ledger
 from ..enums import EventStatus, Outcome
 from ..models import WebhookEvent
-from .runs import Run, changes_after, patience
+from .runs import Run, patience
+from .transitions import changes_after
 from .work import SERVER_ERROR, Result, ViewFailed, Work
 
 logger = logging.getLogger("django_webhook_idempotency")
@@ -92,7 +93,7 @@ class Failure:
     def insert(self) -> bool:
         """Insert the event's row as a first run that failed leaves it."""
         self.event.pk = None
-        for name, value in changes_after(self.error, 1, self.work.provider).items():
+        for name, value in changes_after(self.error, 1, self.work).items():
             setattr(self.event, name, value)
         return WebhookEvent.objects.using(self.using).insert_once(self.event).won
 
@@ -108,7 +109,7 @@ class Failure:
         if locked.status == EventStatus.PROCESSING and not locked.lease_has_expired:
             return None
         self.run.number = locked.attempts + (0 if too_early else 1)
-        ledger.finish(locked, **changes_after(self.error, self.run.number, self.work.provider))
+        ledger.finish(locked, **changes_after(self.error, self.run.number, self.work))
         return self.finish(locked)
 
     def is_own(self, locked: WebhookEvent) -> bool:

@@ -21,14 +21,12 @@ from .runs import (
     TRANSIENT_TRIES,
     Run,
     call,
-    changes_after,
-    changes_done,
     patience,
     pause_before,
     read_stored,
-    remaining,
     worse,
 )
+from .transitions import changes_after, changes_done, remaining
 from .work import Result, Work
 
 
@@ -161,7 +159,7 @@ class FirstRun(AtomicRun):
         event.status = EventStatus.PROCESSED if handlers else EventStatus.IGNORED
         event.processed_at = timezone.now()
         event.attempts = 1 if handlers else 0
-        event.handled_by = handlers[0].name[:255] if len(handlers) == 1 else ""
+        event.handled_by = handlers[0].stored_name if len(handlers) == 1 else ""
         if not self.insert():
             return None
         if self.twin is not None:
@@ -172,7 +170,7 @@ class FirstRun(AtomicRun):
         if len(handlers) > 1:
             failure = self.call_each(handlers, 1)
             if failure is not None:
-                changes = changes_after(failure, 1, self.work.provider)
+                changes = changes_after(failure, 1, self.work)
                 ledger.finish(event, body=event.body, **changes)
                 return self.end(Outcome.FAILED, error=failure)
             return self.end(Outcome.PROCESSED)
@@ -216,7 +214,7 @@ class SecondRun(AtomicRun):
         if len(handlers) > 1:
             failure = self.call_each(handlers, number)
             if failure is not None:
-                ledger.finish(locked, **changes_after(failure, number, self.work.provider))
+                ledger.finish(locked, **changes_after(failure, number, self.work))
                 return self.end(Outcome.FAILED, error=failure)
             return self.done(number)
         value = None

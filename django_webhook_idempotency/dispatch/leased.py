@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from django.db import DatabaseError
@@ -15,34 +13,21 @@ from ..exceptions import LeaseLost, StoreUnavailable
 from ..handlers import Handler
 from ..models import WebhookEvent
 from ..stores import LeaseStore, lease_store
+from .claims import Claim, release
 from .failures import is_unproven
 from .heartbeat import heartbeat
 from .meeting import meet, meet_twin
 from .runs import (
     Run,
     call,
-    changes_after,
-    changes_done,
     insist,
     patience,
     read_stored,
-    remaining,
     retried,
     worse,
 )
+from .transitions import changes_after, changes_done, remaining
 from .work import Result, Work
-
-
-@dataclass
-class Claim:
-    """An event that this delivery may run, and the token that proves it.
-
-    `twin` is an older event with the same content.
-    """
-
-    event: WebhookEvent
-    token: str
-    twin: int | None = None
 
 
 def deliver_leased(event: WebhookEvent, work: Work) -> Result:
@@ -84,10 +69,10 @@ def _claim_new(event: WebhookEvent, work: Work, store: LeaseStore) -> Claim | No
     token, lease = ledger.new_token(), work.provider.lease
     if not store.acquire(event.dedupe_key, token, lease):
         return None
-    event.status = EventStatus.PROCESSING
     event.attempts = 1
-    event.lease_token = token
-    event.lease_expires_at = timezone.now() + lease
+    event.lane = work.lane
+    for name, value in ledger.leased(token, lease, timezone.now()).items():
+        setattr(event, name, value)
     won = False
     try:
         events = WebhookEvent.objects.using(ledger.alias())
@@ -96,7 +81,7 @@ def _claim_new(event: WebhookEvent, work: Work, store: LeaseStore) -> Claim | No
         won = inserted.won
     finally:
         if not won:
-            _release(store, event.dedupe_key, token)
+            release(store, event.dedupe_key, token)
     return Claim(event, token, inserted.twin) if won else None
 
 
@@ -112,19 +97,13 @@ def _claim_stored(
         taken = ledger.take(stored, token, lease, exclusive=store.exclusive)
     finally:
         if not taken:
-            _release(store, stored.dedupe_key, token)
+            release(store, stored.dedupe_key, token)
     if not taken:
         return None
     events = WebhookEvent.objects.using(ledger.alias())
     whole = insist(ledger.alias(), lambda: events.get(pk=stored.pk))
     work.prepare(read_stored(whole, event, work.provider))
     return Claim(whole, token)
-
-
-def _release(store: LeaseStore, key: str, token: str) -> None:
-    """Give a lease back; a store that fails here only costs the time until it runs out."""
-    with suppress(StoreUnavailable):
-        store.release(key, token)
 
 
 class LeasedRun:
@@ -165,7 +144,7 @@ class LeasedRun:
         except LeaseLost:
             return self.overtaken()
         finally:
-            _release(self.store, event.dedupe_key, self.token)
+            release(self.store, event.dedupe_key, self.token)
 
     def call(self, handler: Handler) -> Any:
         """Run one handler and store its run; an atomic one commits together with its run."""
@@ -210,7 +189,8 @@ class LeasedRun:
             self.forget()
             return
         with ledger.own_transaction(self.using):
-            ledger.finish(self.event, self.token, status=EventStatus.FAILED, attempts=before)
+            changes = {"attempts": before, "next_attempt_at": None}
+            ledger.finish(self.event, self.token, status=EventStatus.FAILED, **changes)
 
     def look(self) -> None:
         """Raise LeaseLost if somebody took the event over: no further handler is to start."""
@@ -234,7 +214,7 @@ class LeasedRun:
             self.give_back()
             return Result(Outcome.REJECTED, error=error, unproven=True)
         if error is not None:
-            changes = changes_after(error, event.attempts, work.provider)
+            changes = changes_after(error, event.attempts, work)
             result = Result.of_failure(event, error)
         else:
             changes = changes_done(event, work, value)

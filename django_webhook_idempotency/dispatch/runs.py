@@ -15,8 +15,7 @@ from django.http import HttpResponseBase
 from django.utils import timezone
 
 from .. import ledger
-from ..enums import EventStatus
-from ..exceptions import Ignore, Reject, Retry
+from ..exceptions import Ignore, Reject
 from ..handlers import Handler
 from ..models import (
     MAX_ERROR,
@@ -27,8 +26,8 @@ from ..models import (
     text_of,
 )
 from ..providers import Incoming, Provider
-from .responses import remembered, rendered
-from .work import ViewFailed, Work
+from .responses import rendered
+from .work import ViewFailed
 
 Returned = TypeVar("Returned")
 
@@ -40,6 +39,7 @@ TRANSIENT_TRIES = 4
 #: The longest pause before the second try, in seconds; it doubles with each.
 TRANSIENT_PAUSE = 0.08
 FIRST_ERROR_STATUS = 300
+#: The columns of a stored event that a delivery which nobody signed may replace.
 BODY_COLUMNS = ("body", "body_digest", "content_type")
 
 
@@ -111,7 +111,7 @@ class Run:
         """The run's row, now that it has ended. `Ignore` is a way to succeed."""
         run = HandlerRun(
             event=event,
-            handler=self.handler.name[:255],
+            handler=self.handler.stored_name,
             number=self.number,
             started_at=self.started_at,
             finished_at=timezone.now(),
@@ -145,59 +145,6 @@ def worse(failure: Exception | None, error: Exception | None) -> Exception | Non
     if failure is None or isinstance(failure, Reject):
         return error
     return failure if isinstance(error, Reject) else error
-
-
-def remaining(event: WebhookEvent, handlers: list[Handler]) -> list[Handler]:
-    """The handlers of an event that have not succeeded on it yet."""
-    done = set(
-        HandlerRun.objects.using(ledger.alias())
-        .filter(event=event, finished_at__isnull=False, error_class="")
-        .values_list("handler", flat=True)
-    )
-    return [handler for handler in handlers if handler.name[:255] not in done]
-
-
-def status_after(error: BaseException, attempts: int, provider: Provider) -> EventStatus:
-    """Where an event stands after a run that ended in `error`."""
-    if isinstance(error, Ignore):
-        return EventStatus.IGNORED
-    if isinstance(error, Reject) or attempts >= provider.max_attempts:
-        return EventStatus.DEAD
-    return EventStatus.FAILED
-
-
-def changes_after(error: BaseException, attempts: int, provider: Provider) -> dict[str, Any]:
-    """The columns of an event that a failed run changes."""
-    status = status_after(error, attempts, provider)
-    ignored = status == EventStatus.IGNORED
-    return {
-        "status": status,
-        "attempts": attempts,
-        "processed_at": timezone.now() if ignored else None,
-        "handled_by": "",
-        "last_error": "" if ignored else ledger.error_text(error),
-        "next_attempt_at": timezone.now() + error.after if isinstance(error, Retry) else None,
-    }
-
-
-def changes_done(event: WebhookEvent, work: Work, value: Any) -> dict[str, Any]:
-    """The columns of a stored event that change when nothing is left to run.
-
-    `value` is what its sole handler returned.
-    """
-    changes: dict[str, Any] = {
-        "status": EventStatus.PROCESSED if work.handlers else EventStatus.IGNORED,
-        "processed_at": timezone.now(),
-        "next_attempt_at": None,
-        "last_error": "",
-    }
-    if not work.provider.is_signed:
-        changes |= {name: getattr(event, name) for name in BODY_COLUMNS}
-    if work.replay_response:
-        changes |= remembered(value)
-    if work.provider.store_body == "unfinished":
-        changes["body"] = None
-    return changes
 
 
 def read_stored(event: WebhookEvent, came: WebhookEvent, provider: Provider) -> WebhookEvent:

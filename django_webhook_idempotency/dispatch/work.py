@@ -83,6 +83,8 @@ class Work:
     """The handlers that an event needs and the terms they run on.
 
     `prepare` is told which event is about to run, for a view that reads the request itself.
+    `view` is the path of the view class whose `handle` a worker may call, empty for registered
+    handlers, and None where only a request can run the event.
     """
 
     provider: Provider
@@ -90,6 +92,7 @@ class Work:
     report: DeliveryReport
     replay_response: bool = False
     prepare: Callable[[WebhookEvent], None] = lambda event: None
+    view: str | None = None
 
     def settle(self, result: Result) -> None:
         """Set the report's outcome and the status that the delivery is answered with."""
@@ -107,6 +110,17 @@ class Work:
         self.report.save(result.event, using)
         result.recorded = True
         return result
+
+    @property
+    def lane(self) -> str | None:
+        """The lane of the event while a worker may run it."""
+        return None if self.view is None else self.provider.key
+
+    @property
+    def max_attempts(self) -> int:
+        """The failed attempts after which the event is a dead letter."""
+        own = [handler.max_attempts or self.provider.max_attempts for handler in self.handlers]
+        return max(own, default=self.provider.max_attempts)
 
     @property
     def atomic(self) -> bool:

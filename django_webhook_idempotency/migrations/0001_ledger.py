@@ -1,5 +1,6 @@
 # The first migration: it is rewritten until 0.1.0 is tagged.
 
+
 import datetime
 
 import django.db.models.deletion
@@ -13,6 +14,39 @@ class Migration(migrations.Migration):
     dependencies = []
 
     operations = [
+        migrations.CreateModel(
+            name="OrderingKey",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "key",
+                    models.CharField(
+                        editable=False, max_length=64, unique=True, verbose_name="key"
+                    ),
+                ),
+                ("provider", models.CharField(max_length=64, verbose_name="provider")),
+                ("holder", models.BigIntegerField(blank=True, null=True, verbose_name="holder")),
+                ("version", models.CharField(blank=True, max_length=255, verbose_name="version")),
+                (
+                    "updated_at",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now, verbose_name="updated at"
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "ordering key",
+                "verbose_name_plural": "ordering keys",
+                "indexes": [
+                    models.Index(fields=["provider", "updated_at"], name="webhook_ordering_age")
+                ],
+            },
+        ),
         migrations.CreateModel(
             name="WebhookEvent",
             fields=[
@@ -94,6 +128,22 @@ class Migration(migrations.Migration):
                     models.DateTimeField(blank=True, null=True, verbose_name="next attempt at"),
                 ),
                 (
+                    "lane",
+                    models.CharField(
+                        blank=True, editable=False, max_length=64, null=True, verbose_name="lane"
+                    ),
+                ),
+                (
+                    "enqueued_at",
+                    models.DateTimeField(blank=True, null=True, verbose_name="enqueued at"),
+                ),
+                (
+                    "view",
+                    models.CharField(
+                        blank=True, editable=False, max_length=255, verbose_name="view"
+                    ),
+                ),
+                (
                     "lease_token",
                     models.CharField(
                         blank=True,
@@ -138,6 +188,9 @@ class Migration(migrations.Migration):
                     models.Index(fields=["status", "id"], name="webhook_event_status"),
                     models.Index(fields=["provider", "id"], name="webhook_event_provider"),
                     models.Index(fields=["received_at"], name="webhook_event_received"),
+                    models.Index(
+                        fields=["lane", "scope", "next_attempt_at"], name="webhook_event_lane"
+                    ),
                 ],
                 "constraints": [
                     models.UniqueConstraint(
@@ -269,6 +322,71 @@ class Migration(migrations.Migration):
                     ),
                     models.Index(fields=["provider", "id"], name="webhook_delivery_provider"),
                     models.Index(fields=["received_at"], name="webhook_delivery_received"),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="HandlerTurn",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("key", models.CharField(editable=False, max_length=64, verbose_name="key")),
+                (
+                    "event",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="turns",
+                        to="django_webhook_idempotency.webhookevent",
+                        verbose_name="event",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "handler turn",
+                "verbose_name_plural": "handler turns",
+                "constraints": [
+                    models.UniqueConstraint(fields=("key", "event"), name="webhook_turn_once")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="HandlerStep",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("handler", models.CharField(max_length=255, verbose_name="handler")),
+                ("name", models.CharField(max_length=255, verbose_name="name")),
+                ("key", models.CharField(editable=False, max_length=64, verbose_name="key")),
+                ("result", models.TextField(blank=True, verbose_name="result")),
+                (
+                    "finished_at",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now, verbose_name="finished at"
+                    ),
+                ),
+                (
+                    "event",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="steps",
+                        to="django_webhook_idempotency.webhookevent",
+                        verbose_name="event",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "handler step",
+                "verbose_name_plural": "handler steps",
+                "constraints": [
+                    models.UniqueConstraint(fields=("event", "key"), name="webhook_step_once")
                 ],
             },
         ),

@@ -113,7 +113,10 @@ class Provider:
     tolerance: float | None = 300
     deadline: float | None = None
     max_body: int = 5 * 1024 * 1024
+    #: Where handlers run: "inline" in the request, "queued" in a worker after the answer.
+    processing: str = "inline"
     success_status: int = 200
+    accepted_status: int = 202
     rejected_status: int = 401
     failed_status: int = 500
     in_progress_status: int = 503
@@ -122,6 +125,12 @@ class Provider:
     retry_after: int = 5
     lease: timedelta = timedelta(seconds=60)
     max_attempts: int = 20
+    #: The longest wait before the second attempt; it doubles with each, up to `backoff_max`, and
+    #: the wait itself is random up to that.
+    backoff: timedelta = timedelta(seconds=5)
+    backoff_max: timedelta = timedelta(hours=1)
+    #: How many unfinished events may be stored; None for no limit.
+    max_pending: int | None = None
     retention: timedelta = timedelta(days=90)
     body_retention: timedelta = timedelta(days=30)
     delivery_retention: timedelta = timedelta(days=30)
@@ -235,6 +244,7 @@ class Provider:
         return {
             Outcome.REJECTED: self.rejected_status,
             Outcome.IN_PROGRESS: self.in_progress_status,
+            Outcome.ACCEPTED: self.accepted_status,
             Outcome.MALFORMED: 400,
             Outcome.TOO_LARGE: 413,
         }.get(outcome, self.success_status)

@@ -15,7 +15,7 @@ Validator = Callable[[Any], Any]
 SHORTEST_LEASE = timedelta(seconds=0.5)
 
 #: Entries of a provider's dictionary that choose or feed it and are no attributes.
-STRUCTURAL = frozenset({"CLASS", "PROCESSING"})
+STRUCTURAL = frozenset({"CLASS"})
 
 
 def seconds(value: Any) -> float:
@@ -101,6 +101,16 @@ def one_of(*choices: Any) -> Validator:
     return check
 
 
+def optional_positive(value: Any) -> int | None:
+    """As `positive`, with None for no limit."""
+    if value is None:
+        return None
+    try:
+        return positive(value)
+    except ValueError:
+        raise ValueError("None or a whole number, one or more") from None
+
+
 def names(value: Any) -> frozenset[str] | None:
     """None for any, or a list of names."""
     if value is None:
@@ -136,7 +146,9 @@ COMMON: Mapping[str, Validator] = {
     "tolerance": optional_seconds,
     "deadline": optional_seconds,
     "max_body": positive,
+    "processing": one_of("inline", "queued"),
     "success_status": success,
+    "accepted_status": success,
     "rejected_status": refusal,
     "failed_status": refusal,
     "in_progress_status": refusal,
@@ -145,6 +157,9 @@ COMMON: Mapping[str, Validator] = {
     "retry_after": natural,
     "lease": lease,
     "max_attempts": positive,
+    "backoff": duration,
+    "backoff_max": duration,
+    "max_pending": optional_positive,
     "retention": duration,
     "body_retention": duration,
     "delivery_retention": duration,

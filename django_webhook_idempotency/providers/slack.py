@@ -51,6 +51,9 @@ class Slack(Provider):
     delayed_events: bool = False
     delayed_events_window = timedelta(hours=24)
     deadline = 3
+    # https://docs.slack.dev/interactivity/implementing-slash-commands
+    # Commands and interactivity ask for HTTP 200 in so many words.
+    accepted_status = 200
     # https://docs.slack.dev/authentication/verifying-requests-from-slack
     # The old verification token is in every body; a response URL lets its bearer answer for us.
     hidden_fields = frozenset({"token", "response_url"})

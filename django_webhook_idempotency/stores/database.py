@@ -27,7 +27,8 @@ class DatabaseStore:
         renewed = WebhookEvent.objects.using(alias).filter(
             dedupe_key=key, lease_token=token, status=EventStatus.PROCESSING
         )
-        return renewed.update(lease_expires_at=timezone.now() + lease) == 1
+        until = timezone.now() + lease
+        return renewed.update(lease_expires_at=until, next_attempt_at=until) == 1
 
     def release(self, key: str, token: str) -> None:
         """Nothing to do: a finish clears the row's lease."""

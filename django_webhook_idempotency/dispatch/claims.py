@@ -1,0 +1,105 @@
+"""Claim an event for a worker: one short transaction, committed before the handler starts."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+from django.db.models import F
+from django.utils import timezone
+
+from .. import ledger
+from ..enums import EventStatus
+from ..exceptions import StoreUnavailable
+from ..models import WebhookEvent
+from ..providers import Provider, configured_provider
+from ..querysets import WebhookEventQuerySet
+from ..stores import LeaseStore, lease_store
+
+#: The oldest due events of a source that are looked at to find one which nobody is claiming.
+CANDIDATES = 16
+
+
+@dataclass
+class Claim:
+    """An event that its holder may run, and the token that proves it.
+
+    `twin` is an older event with the same content. `abandoned` says that the holder before never
+    came back: it was killed, or its lease ran out.
+    """
+
+    event: WebhookEvent
+    token: str
+    twin: int | None = None
+    abandoned: bool = False
+
+
+def claim_due(lane: str, scope: str) -> Claim | None:
+    """Claim the oldest due event of a source, passing over those that somebody else locks.
+
+    Raises StoreUnavailable, or the database's own error.
+    """
+    using, now = ledger.alias(), timezone.now()
+    due = WebhookEvent.objects.using(using).due(now).filter(lane=lane, scope=scope)
+    candidates = list(due.order_by("next_attempt_at").values_list("pk", flat=True)[:CANDIDATES])
+    if not candidates:
+        return None
+    lease, store = lease_of(lane), lease_store()
+    with ledger.own_transaction(using):
+        event = _lock_one(WebhookEvent.objects.using(using), candidates, now)
+        return None if event is None else _take(event, lease, store)
+
+
+def lease_of(slug: str) -> timedelta:
+    """How long a claim on a provider's events outlives its worker."""
+    try:
+        return configured_provider(slug).lease
+    except ImproperlyConfigured:
+        return Provider.lease
+
+
+def release(store: LeaseStore, key: str, token: str) -> None:
+    """Give a lease back; a store that fails here only costs the time until it runs out."""
+    with suppress(StoreUnavailable):
+        store.release(key, token)
+
+
+def _lock_one(
+    events: WebhookEventQuerySet, candidates: list[int], now: datetime
+) -> WebhookEvent | None:
+    """Lock one of the candidates that is still due.
+
+    By primary key: a range would lock the gaps between the rows on MariaDB, and with an order
+    every candidate.
+    """
+    features = connections[events.db].features
+    if not features.has_select_for_update:
+        # SQLite has one lock, for writing; the empty update takes it before a row is read.
+        events.filter(pk__in=candidates[:1]).update(attempts=F("attempts"))
+        return events.due(now).filter(pk__in=candidates).order_by("next_attempt_at").first()
+    locked = events.select_for_update(skip_locked=features.has_select_for_update_skip_locked)
+    found = locked.due(now).filter(pk__in=candidates).order_by()[:1]
+    return next(iter(found), None)
+
+
+def _take(event: WebhookEvent, lease: timedelta, store: LeaseStore) -> Claim | None:
+    """Write the lease into the locked row, if the store lets us have it."""
+    now, token = timezone.now(), ledger.new_token()
+    row = WebhookEvent.objects.using(ledger.alias()).filter(pk=event.pk)
+    if not store.acquire(event.dedupe_key, token, lease):
+        # Somebody in a request holds it, and renews it where the row doesn't show.
+        row.update(next_attempt_at=now + lease / 2)
+        return None
+    abandoned = event.status == EventStatus.PROCESSING
+    changes = {"attempts": event.attempts + 1, **ledger.leased(token, lease, now)}
+    try:
+        row.update(**changes)
+    except BaseException:
+        release(store, event.dedupe_key, token)
+        raise
+    for name, value in changes.items():
+        setattr(event, name, value)
+    return Claim(event, token, abandoned=abandoned)

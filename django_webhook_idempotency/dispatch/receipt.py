@@ -1,0 +1,100 @@
+"""Acknowledge first: store the event and its delivery, commit, answer, and tell the queue."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from django.db import DatabaseError, transaction
+from django.utils import timezone
+
+from .. import ledger
+from ..enums import EventStatus, Outcome
+from ..exceptions import StoreUnavailable
+from ..models import WebhookEvent
+from .engines import tell
+from .meeting import meet, meet_twin
+from .runs import patience
+from .work import Result, Work
+
+#: A redelivery lets these run again at once.
+REARMED = frozenset({EventStatus.FAILED, EventStatus.DEAD})
+
+
+class QueueFull(StoreUnavailable):
+    """A provider has as many unfinished events as MAX_PENDING allows."""
+
+
+def deliver_queued(event: WebhookEvent, work: Work) -> Result:
+    """Store an event for the workers, in one short transaction that waits for no handler.
+
+    A copy of it that failed runs again at once, also if its attempts were used up. Raises
+    QueueFull, or the database's own error, and then nothing is written.
+    """
+    problem: DatabaseError | None = None
+    for _ in patience(work.provider.wait):
+        try:
+            result = store(event, work)
+            if result is not None:
+                return result
+            stored = ledger.find(event)
+            if stored is not None:
+                return meet(event, stored, work) or rearm(stored, work)
+        except DatabaseError as error:
+            if not ledger.is_passing(error):
+                raise
+            problem = error
+    if problem is not None:
+        raise problem
+    return Result(Outcome.IN_PROGRESS)
+
+
+def store(event: WebhookEvent, work: Work) -> Result | None:
+    """Insert the event's row and the delivery's; None if the key is taken."""
+    using, provider = ledger.alias(), work.provider
+    event.status = EventStatus.PENDING
+    event.lane = work.lane
+    event.next_attempt_at = event.enqueued_at = event.received_at
+    events = WebhookEvent.objects.using(using)
+    with (
+        ledger.bounded_lock_wait(using, provider.wait),
+        ledger.own_transaction(using),
+    ):
+        inserted = events.insert_once(event, find_twin=provider.same_body != "allow")
+        if not inserted.won:
+            return None
+        if inserted.twin is not None:
+            refused = meet_twin(inserted.twin, work)
+            if refused is not None:
+                transaction.set_rollback(True, using=using)
+                return refused
+        refuse_overflow(work)
+        transaction.on_commit(partial(tell, event.pk), using=using)
+        return work.record(Result(Outcome.ACCEPTED, event), using)
+
+
+def refuse_overflow(work: Work) -> None:
+    """Raise QueueFull if the row just inserted is one too many. Looks at MAX_PENDING rows."""
+    limit = work.provider.max_pending
+    if limit is None:
+        return
+    unfinished = WebhookEvent.objects.using(ledger.alias()).filter(lane=work.lane)
+    if unfinished.order_by()[limit : limit + 1].values_list("pk", flat=True):
+        raise QueueFull(
+            f"Provider {work.provider.key!r} has {limit} unfinished events, its MAX_PENDING."
+        )
+
+
+def rearm(stored: WebhookEvent, work: Work) -> Result:
+    """Let a failed event run again now; a copy of one that is stored or running is a duplicate."""
+    using, now = ledger.alias(), timezone.now()
+    failed = WebhookEvent.objects.using(using).filter(pk=stored.pk, status__in=REARMED)
+    with ledger.own_transaction(using):
+        if stored.status in REARMED and failed.update(
+            status=EventStatus.PENDING,
+            lane=work.lane,
+            next_attempt_at=now,
+            enqueued_at=now,
+        ):
+            transaction.on_commit(partial(tell, stored.pk), using=using)
+            return work.record(Result(Outcome.ACCEPTED, stored), using)
+    return Result(Outcome.DUPLICATE, stored)

@@ -1,0 +1,59 @@
+"""Find what a stored event needs to run: its provider, its handlers, its payload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
+
+from ..handlers import Handler, registry
+from ..models import WebhookEvent
+from ..providers import configured_provider
+from .runs import read_stored
+from .work import DeliveryReport, Work
+
+
+class QueuedView(Protocol):
+    """A view class whose events a worker can handle."""
+
+    @classmethod
+    def for_worker(cls) -> tuple[Handler, Mapping[str, Any]]:
+        """The handler, and the options of the provider that the class overrides."""
+        ...
+
+
+def view_at(path: str) -> type[QueuedView]:
+    """The view class at a dotted path, which may lead into another class.
+
+    Raises ImproperlyConfigured.
+    """
+    parts = path.split(".")
+    for count in range(len(parts) - 1, 0, -1):
+        try:
+            found: Any = import_string(".".join(parts[: count + 1]))
+        except ImportError:
+            continue
+        for name in parts[count + 1 :]:
+            found = getattr(found, name, None)
+        if hasattr(found, "for_worker"):
+            view: type[QueuedView] = found
+            return view
+    raise ImproperlyConfigured(
+        f"{path!r} is no view class that a worker can import. Define it at the top of a module, "
+        "or give the events back to the request with processing='inline'."
+    )
+
+
+def work_of(event: WebhookEvent) -> Work:
+    """What a stored event needs to run. Raises ImproperlyConfigured."""
+    overrides: Mapping[str, Any] = {}
+    if event.view:
+        handler, overrides = view_at(event.view).for_worker()
+        handlers = [handler]
+    else:
+        handlers = registry.find(event.provider, event.event_type)
+    provider = configured_provider(event.provider, overrides)
+    read_stored(event, event, provider)
+    return Work(provider, handlers, DeliveryReport(provider), view=event.view)

@@ -1,0 +1,125 @@
+"""The columns of an event that change when a run has ended, and what is left of it to run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from .. import ledger
+from ..enums import EventStatus
+from ..exceptions import Ignore, Reject, Retry
+from ..handlers import Handler
+from ..models import HandlerRun, WebhookEvent
+from ..providers import Provider
+from .responses import remembered
+from .runs import BODY_COLUMNS
+from .work import Work
+
+#: Doublings after which any back-off has reached its limit; more would only overflow.
+_MOST_DOUBLINGS = 40
+
+
+@dataclass
+class Record:
+    """What a handler's runs on one event have come to so far."""
+
+    succeeded: bool = False
+    failures: int = 0
+    rejected: bool = False
+
+    def has_given_up(self, handler: Handler, provider: Provider) -> bool:
+        """Whether the handler is not to be tried again by itself."""
+        return self.rejected or self.failures >= attempts_of(handler, provider)
+
+
+def attempts_of(handler: Handler, provider: Provider) -> int:
+    """How many failed runs a handler has on one event."""
+    return handler.max_attempts or provider.max_attempts
+
+
+def records(event: WebhookEvent, handlers: Iterable[Handler]) -> dict[str, Record]:
+    """What each handler's runs have come to, by the handler's stored name."""
+    found = {handler.stored_name: Record() for handler in handlers}
+    runs = (
+        HandlerRun.objects.using(ledger.alias())
+        .filter(event=event, finished_at__isnull=False)
+        .values_list("handler", "error_class")
+    )
+    for name, error_class in runs:
+        record = found.setdefault(name, Record())
+        record.succeeded |= not error_class
+        record.failures += bool(error_class)
+        record.rejected |= error_class == Reject.__name__
+    return found
+
+
+def remaining(event: WebhookEvent, handlers: Sequence[Handler]) -> list[Handler]:
+    """The handlers of an event that have not succeeded on it yet."""
+    past = records(event, handlers)
+    return [handler for handler in handlers if not past[handler.stored_name].succeeded]
+
+
+def backoff(attempts: int, provider: Provider) -> timedelta:
+    """A random wait after so many failed attempts: exponential back-off with full jitter."""
+    doublings = min(max(attempts - 1, 0), _MOST_DOUBLINGS)
+    longest = min(
+        provider.backoff.total_seconds() * 2**doublings, provider.backoff_max.total_seconds()
+    )
+    return timedelta(seconds=random.uniform(0, longest))  # noqa: S311
+
+
+def wait_after(error: BaseException, attempts: int, provider: Provider) -> timedelta:
+    """How long an event waits after a failed attempt: as its handler asked, or a back-off."""
+    return error.after if isinstance(error, Retry) else backoff(attempts, provider)
+
+
+def status_after(error: BaseException, attempts: int, work: Work) -> EventStatus:
+    """Where an event stands after a run that ended in `error`."""
+    if isinstance(error, Ignore):
+        return EventStatus.IGNORED
+    if isinstance(error, Reject) or attempts >= work.max_attempts:
+        return EventStatus.DEAD
+    return EventStatus.FAILED
+
+
+def changes_after(error: BaseException, attempts: int, work: Work) -> dict[str, Any]:
+    """The columns of an event that a failed run changes."""
+    status = status_after(error, attempts, work)
+    ignored = status == EventStatus.IGNORED
+    again = status == EventStatus.FAILED and (work.lane is not None or isinstance(error, Retry))
+    wait = wait_after(error, attempts, work.provider)
+    return {
+        "status": status,
+        "attempts": attempts,
+        "processed_at": timezone.now() if ignored else None,
+        "handled_by": "",
+        "last_error": "" if ignored else ledger.error_text(error),
+        "next_attempt_at": timezone.now() + wait if again else None,
+        "lane": work.lane if status == EventStatus.FAILED else None,
+    }
+
+
+def changes_done(event: WebhookEvent, work: Work, value: Any) -> dict[str, Any]:
+    """The columns of a stored event that change when nothing is left to run.
+
+    `value` is what its sole handler returned.
+    """
+    changes: dict[str, Any] = {
+        "status": EventStatus.PROCESSED if work.handlers else EventStatus.IGNORED,
+        "processed_at": timezone.now(),
+        "next_attempt_at": None,
+        "lane": None,
+        "last_error": "",
+    }
+    if not work.provider.is_signed:
+        changes |= {name: getattr(event, name) for name in BODY_COLUMNS}
+    if work.replay_response:
+        changes |= remembered(value)
+    if work.provider.store_body == "unfinished":
+        changes["body"] = None
+    return changes
