@@ -238,10 +238,14 @@ def options_of(command: BaseCommand) -> set[str]:
     return {name for action in actions for name in action.option_strings}
 
 
-def test_operations_page_names_every_option_of_the_purge():
-    rows = table_under(DOCS / "operations.md", "Purging options")
+@pytest.mark.parametrize(
+    ("heading", "name"),
+    [("Purging options", "purge_webhooks"), ("Status options", "webhooks_status")],
+)
+def test_operations_page_names_every_option(heading, name):
+    rows = table_under(DOCS / "operations.md", heading)
     documented = {row[0].strip("`").split()[0] for row in rows}
-    command = load_command_class("django_webhook_idempotency", "purge_webhooks")
+    command = load_command_class("django_webhook_idempotency", name)
     assert documented == options_of(command) - options_of(BaseCommand())
 
 

@@ -19,7 +19,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from django_webhook_idempotency.enums import EventStatus
-from django_webhook_idempotency.management.commands.purge_webhooks import point_in_time
+from django_webhook_idempotency.management.arguments import point_in_time
 from django_webhook_idempotency.models import WebhookDelivery, WebhookEvent
 from tests.test_retention import BODY, KEY, ago, make_delivery, make_event, make_run, orphans
 

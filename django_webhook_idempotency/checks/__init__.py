@@ -12,7 +12,8 @@ from django.core.checks import register as register_check
 from .environment import check_clock, check_database, check_other_databases, check_packet
 from .ids import IDS
 from .limits import check_retention, check_uploads
-from .options import check_options, check_own_problems, check_processing, check_settings
+from .options import check_options, check_own_problems, check_settings
+from .queues import check_enqueue_timeout, check_queue, check_queued_views
 from .secrets import check_secrets
 from .stores import check_store
 from .urlconf import check_handlers, check_views
@@ -24,7 +25,7 @@ TAG = "webhooks"
 
 def register() -> None:
     """Register every check; called once when the app is ready."""
-    for check in (check_settings, check_options, check_processing, check_own_problems):
+    for check in (check_settings, check_options, check_own_problems):
         register_check(check, TAG)
     register_check(check_secrets, TAG, Tags.security)
     register_check(check_retention, TAG)
@@ -33,5 +34,7 @@ def register() -> None:
     for check in (check_database, check_other_databases, check_clock):
         register_check(check, TAG)
     register_check(check_packet, TAG, Tags.database)
+    for check in (check_queue, check_enqueue_timeout, check_queued_views):
+        register_check(check, TAG)
     register_check(check_views, TAG, Tags.urls)
     register_check(check_handlers, TAG)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: Id to what it reports; E is an error, W a warning. The next free number is 031.
+#: Id to what it reports; E is an error, W a warning. The next free number is 051.
 IDS: Mapping[str, str] = {
     "webhooks.E001": "WEBHOOK_IDEMPOTENCY, its PROVIDERS or a provider's entry is no dictionary.",
     "webhooks.E002": "A provider is not known, or its class cannot be imported or is none.",
@@ -23,8 +23,8 @@ IDS: Mapping[str, str] = {
     "webhooks.E013": "A secret is an Ed25519 key, and the [crypto] extra is not installed.",
     "webhooks.E014": "STORE cannot be imported or made, or lacks something a lease store needs.",
     "webhooks.E015": "STORE keeps leases in the memory of one process.",
-    "webhooks.E016": 'PROCESSING is not "inline".',
-    "webhooks.E017": "QUEUE is set, and does nothing yet.",
+    "webhooks.E016": "Reserved: it said that there was no queue yet.",
+    "webhooks.E017": "Reserved: it said that there was no queue yet.",
     "webhooks.E018": "Keys are kept for a shorter time than the provider may send an event again.",
     "webhooks.W019": "Keys are kept for a shorter time than the bodies or deliveries that go with "
     "them.",
@@ -41,4 +41,7 @@ IDS: Mapping[str, str] = {
     "webhooks.W028": "A handler is registered for a provider that receives nothing.",
     "webhooks.E029": "A provider's options contradict each other.",
     "webhooks.W030": "The ledger is in another database than the rest of the project.",
+    "webhooks.E037": "QUEUE cannot be imported or made, or lacks something a queue engine needs.",
+    "webhooks.E038": "ENQUEUE_TIMEOUT is no number of seconds above zero.",
+    "webhooks.W039": "A queued view class with handle() cannot be imported by a worker.",
 }

@@ -36,13 +36,17 @@ class Route:
 
 @dataclass(frozen=True)
 class MountedView:
-    """A view with a provider of its own; `overrides` are options under upper-case names."""
+    """A view with a provider of its own; `overrides` are options under upper-case names.
+
+    `is_stranded` says that it handles its events itself and no worker can import it.
+    """
 
     name: str
     provider: str
     overrides: Mapping[str, Any]
     default: type[Provider] | None
     runs_handlers: bool
+    is_stranded: bool = False
 
 
 def name_of(view: Any) -> str:
@@ -82,7 +86,8 @@ def mounted_views() -> Iterator[MountedView]:
         if isinstance(view_class, type) and issubclass(view_class, ReceivesWebhooks):
             options = callback.view_initkwargs.get("overrides", {})
             slug = callback.view_initkwargs.get("provider", view_class.provider)
-            yield MountedView(route.name, slug, options, None, True)
+            stranded = view_class.worker_view() is None
+            yield MountedView(route.name, slug, options, None, True, stranded)
         elif expects := getattr(callback, "webhook_expects", None):
             slug, options, default = expects
             yield MountedView(route.name, slug, options, default, False)

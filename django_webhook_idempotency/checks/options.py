@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
@@ -97,35 +97,6 @@ def _unknown(where: str, name: Any, known: Iterable[str], of: str = "") -> Check
         "providers know belongs into their own entries.",
         id="webhooks.E003",
     )
-
-
-def check_processing(app_configs: Any = None, **kwargs: Any) -> Iterable[CheckMessage]:
-    """Handlers run in the request; this version has no queue."""
-    try:
-        whole: Mapping[str, Any] = conf.all
-    except ImproperlyConfigured:
-        return []
-    places = [(f"{SETTING}['PROCESSING']", whole)]
-    for slug, own in readable_providers().items():
-        places.append((f"{SETTING}['PROVIDERS'][{slug!r}]['PROCESSING']", own))
-    messages: list[CheckMessage] = [
-        Error(
-            f"{where} is {options['PROCESSING']!r}, and this version can only do 'inline'.",
-            hint="Remove it, or every delivery is answered 503.",
-            id="webhooks.E016",
-        )
-        for where, options in places
-        if options.get("PROCESSING", "inline") != "inline"
-    ]
-    if "QUEUE" in whole:
-        messages.append(
-            Error(
-                f"{SETTING}['QUEUE'] does nothing in this version: handlers run in the request.",
-                hint="Remove it.",
-                id="webhooks.E017",
-            )
-        )
-    return messages
 
 
 def check_own_problems(app_configs: Any = None, **kwargs: Any) -> Iterable[CheckMessage]:

@@ -108,7 +108,7 @@ class TestAssign:
     def test_every_common_option_is_an_attribute(self):
         assert all(hasattr(Provider, name) for name in options.COMMON)
 
-    @pytest.mark.parametrize("name", ["CLASS", "PROCESSING"])
+    @pytest.mark.parametrize("name", ["CLASS"])
     def test_what_chooses_a_provider_is_no_option(self, name):
         assert not hasattr(Provider("acme", {name: "x"}), name.lower())
 

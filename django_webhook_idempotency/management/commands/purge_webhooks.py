@@ -2,63 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from argparse import ArgumentTypeError
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from datetime import time as clock
 from typing import Any
 
-from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
 from django.utils import timezone
-from django.utils.dateparse import parse_date, parse_datetime
 
 from ...providers import BUILT_IN
 from ...retention import Kind, OutOfTime, Policy, Progress, Purge, known_providers, policy_of
+from ..arguments import point_in_time, positive, seconds
 
 #: Exit status of a purge that was stopped by its time limit: run it again.
 UNDONE = 3
 #: As a shell reports a process that Ctrl-C ended.
 INTERRUPTED = 130
 BAR = 30
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-
-
-def point_in_time(text: str) -> datetime:
-    """Read an ISO date or time, or an age such as `90d`."""
-    age = re.fullmatch(r"(\d{1,6})([smhdw])", text)
-    try:
-        if age:
-            return timezone.now() - timedelta(**{_UNITS[age[2]]: int(age[1])})
-        date = parse_date(text)
-        moment = datetime.combine(date, clock.min) if date else parse_datetime(text)
-    except (ValueError, OverflowError):
-        moment = None
-    if moment is None:
-        raise ArgumentTypeError(f"{text!r} is neither an ISO date or time nor an age such as 90d")
-    if settings.USE_TZ and timezone.is_naive(moment):
-        return timezone.make_aware(moment)
-    if not settings.USE_TZ and timezone.is_aware(moment):
-        return timezone.make_naive(moment)
-    return moment
-
-
-def positive(text: str) -> int:
-    """Read a whole number from one up."""
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise ArgumentTypeError(f"{text!r} is not a whole number, one or more")
-    return int(text)
-
-
-def seconds(text: str) -> float:
-    """Read a number of seconds from zero up."""
-    if not re.fullmatch(r"\d{1,9}(\.\d+)?", text, re.ASCII):
-        raise ArgumentTypeError(f"{text!r} is not a number of seconds, zero or more")
-    return float(text)
 
 
 def refuse_reachable(policies: list[Policy]) -> None:
