@@ -46,13 +46,13 @@ $(stamp)mariadb: $(stamp)base
 		echo "mysqlclient could not be built: install libmariadb-dev, pkg-config and a C compiler" \
 			"(more in $(VENV)/mysqlclient.log)"; fi
 
-venv: $(stamp)demo $(stamp)test $(stamp)mariadb $(stamp)lint $(stamp)docs
+venv: $(stamp)demo $(stamp)test $(stamp)beat $(stamp)mariadb $(stamp)lint $(stamp)docs
 
 demo: $(stamp)demo
 	@$(python) -m example_project.demo $(ARGS)
 
 # A run whose database is away skips every test and says why; WEBHOOK_TEST_REQUIRE_SERVICES=1 fails it.
-test: $(stamp)test $(stamp)mariadb
+test: $(stamp)test $(stamp)beat $(stamp)mariadb
 	@echo "== SQLite"
 	@DATABASE_URL= $(python) -m pytest $(ARGS)
 	@echo "== PostgreSQL"

@@ -14,6 +14,7 @@ import pytest
 POSTGRES_URL = os.environ.get("POSTGRES_URL", "postgres://postgres@127.0.0.1:5432/webhooks")
 MARIADB_URL = os.environ.get("MARIADB_URL", "mysql://root@127.0.0.1:3306/webhooks")
 REDIS_URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/0")
+AMQP_URL = os.environ.get("AMQP_URL", "amqp://guest:guest@127.0.0.1:5672//")
 CONNECT_TIMEOUT = 3  # seconds
 
 
@@ -102,6 +103,19 @@ def redis_problem() -> str | None:
     return None
 
 
+def rabbitmq_problem() -> str | None:
+    try:
+        from kombu import Connection
+    except ImportError as error:
+        return f"RabbitMQ: its client is missing: {error}"
+    try:
+        with Connection(AMQP_URL, connect_timeout=CONNECT_TIMEOUT) as connection:
+            connection.connect()
+    except OSError as error:
+        return f"RabbitMQ is not reachable: {error}"
+    return None
+
+
 def command_problem(*names: str) -> Callable[[], str | None]:
     """Return a probe that wants one of the commands `names` to start."""
 
@@ -119,6 +133,9 @@ PROBES: dict[str, Callable[[], str | None]] = {
     "postgres": postgres_problem,
     "mariadb": mariadb_problem,
     "redis": redis_problem,
+    # A Redis of a test's own, which it may stop and empty.
+    "redis-server": command_problem("redis-server"),
+    "rabbitmq": rabbitmq_problem,
     "node": command_problem("node"),
     "npm": command_problem("npm"),
     "chromium": command_problem("chromium", "chromium-browser", "google-chrome"),
