@@ -15,7 +15,17 @@ SETTING = "WEBHOOK_IDEMPOTENCY"
 
 #: Settings that exist once for the project; every other name is an option of a provider that may
 #: also stand at the top as the default of all providers.
-PROJECT_SETTINGS = frozenset({"PROVIDERS", "QUEUE", "ENQUEUE_TIMEOUT", "STORE", "REDIS_URL"})
+PROJECT_SETTINGS = frozenset(
+    {
+        "PROVIDERS",
+        "QUEUE",
+        "ENQUEUE_TIMEOUT",
+        "TASKS_BACKEND",
+        "TASKS_QUEUE",
+        "STORE",
+        "REDIS_URL",
+    }
+)
 
 
 class Settings:
@@ -51,6 +61,16 @@ class Settings:
     def enqueue_timeout(self) -> float:
         """Seconds that an acknowledgement waits at the most for a broker."""
         return float(self.all.get("ENQUEUE_TIMEOUT", 1.0))
+
+    @property
+    def tasks_backend(self) -> str:
+        """The alias in Django's `TASKS` that the "tasks" queue uses."""
+        return str(self.all.get("TASKS_BACKEND", "default"))
+
+    @property
+    def tasks_queue(self) -> str:
+        """The queue of that backend."""
+        return str(self.all.get("TASKS_QUEUE", "default"))
 
     @property
     def store(self) -> str:

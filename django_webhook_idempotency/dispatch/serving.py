@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
+import random
+import time
+
+from django.utils import timezone
+
+from .. import ledger
+from ..models import WebhookEvent
+from .claims import Claim
 from .lanes import Rotation
 from .queued import run_claim
+
+#: How often a message looks for an event to run while its own is due, and the longest pause between
+#: two looks, in seconds: all that is due may be just about to be claimed by others.
+LOOKS = 3
+LOOK_PAUSE = 0.05
 
 #: Shared by the threads of a process.
 _rotation = Rotation()
 
 
-def serve() -> bool:
-    """Run one due event; False if there was none.
+def serve(pk: int | None = None) -> WebhookEvent | None:
+    """Run one due event and return it; None if there was none.
 
     A message stands for one event, but not for which: so a source that sends a flood of messages
     does not make the others wait behind it, and a message that comes twice or hours late does no
-    harm. Raises the database's own error.
+    harm. `pk` is the event that the message was sent for, if it is known; it may be gone. Raises
+    StoreUnavailable, or the database's own error.
     """
-    claim = _rotation.claim()
+    claim = _claim(pk)
     if claim is None:
-        return False
+        return None
     run_claim(claim)
-    return True
+    return claim.event
+
+
+def _claim(pk: int | None) -> Claim | None:
+    claim = _rotation.claim()
+    for _ in range(LOOKS - 1):
+        if claim is not None or pk is None or not _is_due(pk):
+            break
+        time.sleep(random.uniform(0, LOOK_PAUSE))  # noqa: S311
+        claim = _rotation.claim()
+    return claim
+
+
+def _is_due(pk: int) -> bool:
+    events = WebhookEvent.objects.using(ledger.alias())
+    return events.due(timezone.now()).filter(pk=pk).exists()

@@ -1,0 +1,10 @@
+"""The names under which Celery knows the tasks: messages and schedules carry them."""
+
+from __future__ import annotations
+
+#: Run one due event.
+RUN = "django_webhook_idempotency.run"
+#: Send messages again that were lost, and those of what is due.
+SWEEP = "django_webhook_idempotency.sweep"
+#: Delete what the settings say is old.
+PURGE = "django_webhook_idempotency.purge"
