@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from .enums import FINISHED, EventStatus, Outcome
+from .exceptions import InsideTransaction
 from .querysets import WebhookDeliveryQuerySet, WebhookEventQuerySet
 
 #: Error texts are cut to this many characters before they are stored.
@@ -147,6 +148,28 @@ class WebhookEvent(models.Model):
         """
         return digest_of("idempotency", self.dedupe_key, name)
 
+    #: How the handler that runs now does its steps; None unless it runs under a lease.
+    _steps: Any = None
+
+    def step(self, name: str, function: Callable[[], Any]) -> Any:
+        """Do a step of an `atomic=False` handler once; a retry gets its result and goes on.
+
+        `function` takes no arguments. Its result is kept as JSON, and given back as JSON reads it.
+        """
+        return self._running().run(name, function)
+
+    async def astep(self, name: str, function: Callable[[], Awaitable[Any]]) -> Any:
+        """As `step`, of a coroutine function in an asynchronous handler."""
+        return await self._running().arun(name, function)
+
+    def _running(self) -> Any:
+        if self._steps is None:
+            raise InsideTransaction(
+                "Only a handler with atomic=False has steps, while it runs. In a transaction, what "
+                "was done would be forgotten if that is undone."
+            )
+        return self._steps
+
 
 class WebhookDelivery(models.Model):
     """One HTTP request that carried an event; written once and never consulted to decide."""
@@ -275,6 +298,10 @@ class HandlerTurn(models.Model):
         WebhookEvent, verbose_name=_("event"), on_delete=models.CASCADE, related_name="turns"
     )
     key = models.CharField(_("key"), max_length=64, editable=False)
+    #: Whether the handler was held back when the event ran, and has not been called since.
+    waiting = models.BooleanField(_("waiting"), default=False)
+    #: Until when those handlers of the event rest that have failed, should the turn come before.
+    others_at = models.DateTimeField(_("others at"), null=True, blank=True)
 
     class Meta:
         verbose_name = _("handler turn")

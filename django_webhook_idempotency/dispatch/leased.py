@@ -26,6 +26,7 @@ from .runs import (
     retried,
     worse,
 )
+from .steps import Steps
 from .transitions import changes_after, changes_done, remaining
 from .work import Result, Work
 
@@ -152,7 +153,8 @@ class LeasedRun:
         try:
             if handler.atomic:
                 return retried(lambda: self.call_fenced(run))
-            value = call(handler, self.event)
+            with self.steps_of(handler):
+                value = call(handler, self.event)
         except LeaseLost:
             raise
         except Exception as error:
@@ -161,6 +163,12 @@ class LeasedRun:
             raise
         self.store_run(run)
         return value
+
+    def steps_of(self, handler: Handler) -> Steps:
+        """What the steps of a handler that runs now are remembered with."""
+        return Steps(
+            self.event, handler, self.token, self.store, self.work.provider.lease, self.using
+        )
 
     def call_fenced(self, run: Run) -> Any:
         """Run an atomic handler; what it wrote is undone if the lease is not ours by then."""

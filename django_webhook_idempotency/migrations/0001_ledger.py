@@ -1,6 +1,5 @@
 # The first migration: it is rewritten until 0.1.0 is tagged.
 
-
 import datetime
 
 import django.db.models.deletion
@@ -335,6 +334,11 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("key", models.CharField(editable=False, max_length=64, verbose_name="key")),
+                ("waiting", models.BooleanField(default=False, verbose_name="waiting")),
+                (
+                    "others_at",
+                    models.DateTimeField(blank=True, null=True, verbose_name="others at"),
+                ),
                 (
                     "event",
                     models.ForeignKey(
