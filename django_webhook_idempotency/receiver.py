@@ -70,7 +70,7 @@ class Receiver:
             logger.critical("webhook receiver misconfigured: %s", error)
             return answers.unavailable("misconfigured", retry_after)
         except (DatabaseError, StoreUnavailable) as error:
-            logger.error("webhook not accepted, storage is away: %s", first_line(error))
+            logger.error("webhook not accepted: %s", first_line(error))
             return answers.unavailable("unavailable", retry_after)
 
 

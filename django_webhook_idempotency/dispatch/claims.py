@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -19,8 +19,10 @@ from ..providers import Provider, configured_provider
 from ..querysets import WebhookEventQuerySet
 from ..stores import LeaseStore, lease_store
 
-#: The oldest due events of a source that are looked at to find one which nobody is claiming.
+#: The oldest due events of a source that are looked at together to find one which nobody locks,
+#: and how often: a redelivery in a request locks an event for as long as its handlers run.
 CANDIDATES = 16
+LOOKS = 20
 
 
 @dataclass
@@ -42,15 +44,15 @@ def claim_due(lane: str, scope: str) -> Claim | None:
 
     Raises StoreUnavailable, or the database's own error.
     """
-    using, now = ledger.alias(), timezone.now()
-    due = WebhookEvent.objects.using(using).due(now).filter(lane=lane, scope=scope)
-    candidates = list(due.order_by("next_attempt_at").values_list("pk", flat=True)[:CANDIDATES])
-    if not candidates:
-        return None
-    lease, store = lease_of(lane), lease_store()
-    with ledger.own_transaction(using):
-        event = _lock_one(WebhookEvent.objects.using(using), candidates, now)
-        return None if event is None else _take(event, lease, store)
+    now = timezone.now()
+    due = WebhookEvent.objects.using(ledger.alias()).due(now).filter(lane=lane, scope=scope)
+    oldest = due.order_by("next_attempt_at", "pk").values_list("pk", flat=True)
+    for look in range(LOOKS):
+        candidates = list(oldest[look * CANDIDATES : (look + 1) * CANDIDATES])
+        claim = _claim_one(candidates, lease_of(lane), now) if candidates else None
+        if claim is not None or len(candidates) < CANDIDATES:
+            return claim
+    return None
 
 
 def lease_of(slug: str) -> timedelta:
@@ -67,6 +69,33 @@ def release(store: LeaseStore, key: str, token: str) -> None:
         store.release(key, token)
 
 
+def _claim_one(candidates: list[int], lease: timedelta, now: datetime) -> Claim | None:
+    """Claim one of the candidates, if there is one that nobody locks."""
+    using, token, store = ledger.alias(), ledger.new_token(), lease_store()
+    taken = ExitStack()
+    with taken:
+        with ledger.own_transaction(using):
+            event = _lock_one(WebhookEvent.objects.using(using), candidates, now)
+            if event is None:
+                return None
+            row = WebhookEvent.objects.using(using).filter(pk=event.pk)
+            if not store.acquire(event.dedupe_key, token, lease):
+                # Somebody in a request holds it, and renews it where the row doesn't show.
+                row.update(next_attempt_at=timezone.now() + lease / 2)
+                return None
+            taken.callback(release, store, event.dedupe_key, token)
+            changes = {
+                "attempts": event.attempts + 1,
+                **ledger.leased(token, lease, timezone.now()),
+            }
+            row.update(**changes)
+        taken.pop_all()
+    abandoned = event.status == EventStatus.PROCESSING
+    for name, value in changes.items():
+        setattr(event, name, value)
+    return Claim(event, token, abandoned=abandoned)
+
+
 def _lock_one(
     events: WebhookEventQuerySet, candidates: list[int], now: datetime
 ) -> WebhookEvent | None:
@@ -80,26 +109,9 @@ def _lock_one(
         # SQLite has one lock, for writing; the empty update takes it before a row is read.
         events.filter(pk__in=candidates[:1]).update(attempts=F("attempts"))
         return events.due(now).filter(pk__in=candidates).order_by("next_attempt_at").first()
-    locked = events.select_for_update(skip_locked=features.has_select_for_update_skip_locked)
+    skip = features.has_select_for_update_skip_locked
+    locked = events.select_for_update(skip_locked=skip)
+    if features.has_select_for_no_key_update:
+        locked = events.select_for_update(skip_locked=skip, no_key=True)
     found = locked.due(now).filter(pk__in=candidates).order_by()[:1]
     return next(iter(found), None)
-
-
-def _take(event: WebhookEvent, lease: timedelta, store: LeaseStore) -> Claim | None:
-    """Write the lease into the locked row, if the store lets us have it."""
-    now, token = timezone.now(), ledger.new_token()
-    row = WebhookEvent.objects.using(ledger.alias()).filter(pk=event.pk)
-    if not store.acquire(event.dedupe_key, token, lease):
-        # Somebody in a request holds it, and renews it where the row doesn't show.
-        row.update(next_attempt_at=now + lease / 2)
-        return None
-    abandoned = event.status == EventStatus.PROCESSING
-    changes = {"attempts": event.attempts + 1, **ledger.leased(token, lease, now)}
-    try:
-        row.update(**changes)
-    except BaseException:
-        release(store, event.dedupe_key, token)
-        raise
-    for name, value in changes.items():
-        setattr(event, name, value)
-    return Claim(event, token, abandoned=abandoned)

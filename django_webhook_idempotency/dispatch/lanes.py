@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 from django.db import connections
 from django.utils import timezone
@@ -18,6 +19,7 @@ from django.utils import timezone
 from .. import ledger
 from ..models import WebhookEvent
 from .claims import Claim, claim_due
+from .runs import retried
 
 #: Seconds after which the sources are listed again, so that new ones get their turn.
 REFRESH = 0.5
@@ -126,7 +128,7 @@ class Rotation:
                 source = self._turns.popleft() if self._turns else None
             if source is None:
                 return None
-            claim = claim_due(source.lane, source.scope)
+            claim = retried(partial(claim_due, source.lane, source.scope))
             if claim is not None:
                 with self._lock:
                     self._turns.append(source)

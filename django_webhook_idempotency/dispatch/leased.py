@@ -19,6 +19,7 @@ from .heartbeat import heartbeat
 from .meeting import meet, meet_twin
 from .runs import (
     Run,
+    WriterBusy,
     call,
     insist,
     patience,
@@ -155,7 +156,7 @@ class LeasedRun:
                 return retried(lambda: self.call_fenced(run))
             with self.steps_of(handler):
                 value = call(handler, self.event)
-        except LeaseLost:
+        except (LeaseLost, WriterBusy):
             raise
         except Exception as error:
             if not is_unproven(error, self.work):

@@ -7,19 +7,23 @@ from datetime import timedelta
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError, connections
 from django.utils import timezone
 
 from .. import ledger
 from ..enums import EventStatus, Outcome
 from ..exceptions import Ignore, LeaseLost, Reject, WebhookError
 from ..handlers import Handler
-from ..stores import lease_store
+from ..inserts import is_locked
+from ..models import HandlerRun, WebhookEvent
+from ..stores import LeaseStore, lease_store
+from ..stores.database import DatabaseStore
 from .claims import Claim, release
 from .heartbeat import heartbeat
 from .leased import LeasedRun
 from .resolving import work_of
 from .run_log import announce_run, log_run
-from .runs import Run, call, insist, worse
+from .runs import Run, WriterBusy, call, insist, worse
 from .transitions import Record, changes_done, records, wait_after
 from .work import Result, Work
 
@@ -27,6 +31,10 @@ logger = logging.getLogger("django_webhook_idempotency")
 
 #: How long an event waits for the settings to be put right.
 MISCONFIGURED_WAIT = timedelta(seconds=60)
+
+
+#: How long an event waits that did not get SQLite's one lock for writing.
+BUSY_WAIT = timedelta(seconds=1)
 
 
 class WorkerLost(WebhookError):
@@ -46,7 +54,11 @@ def run_claim(claim: Claim) -> Result:
         logger.critical("webhook event %s waits for the settings: %s", event.pk, error)
         give_back(claim, MISCONFIGURED_WAIT, error)
         return Result(Outcome.FAILED, event, error)
-    result = QueuedRun(claim, work, lease_store()).run_all()
+    try:
+        result = QueuedRun(claim, work, RowAndStore(lease_store())).run_all()
+    except WriterBusy as error:
+        give_back(claim, BUSY_WAIT, error)
+        return Result(Outcome.IN_PROGRESS, event, error)
     log_run(event, result, started_at)
     announce_run(event, result)
     return result
@@ -55,11 +67,11 @@ def run_claim(claim: Claim) -> Result:
 def give_back(
     claim: Claim, wait: timedelta = timedelta(0), error: BaseException | None = None
 ) -> bool:
-    """Leave a claimed event as if it had not been claimed, to be run after `wait`.
+    """Leave a claimed event to be run after `wait`; if no handler has ended, at no cost.
 
-    False if somebody else holds it by now.
+    What still runs of it cannot write its end any more. False if somebody else holds it by now.
     """
-    event = claim.event
+    event, using = claim.event, ledger.alias()
     before = event.attempts - 1
     changes: dict[str, Any] = {
         "status": EventStatus.FAILED if before else EventStatus.PENDING,
@@ -68,13 +80,42 @@ def give_back(
     }
     if error is not None:
         changes["last_error"] = ledger.error_text(error)
+
+    def write() -> None:
+        with ledger.own_transaction(using):
+            ledger.write_finish(event, claim.token, changes)
+            # After the fence, so that none can come in between: a run that has ended is not to be
+            # forgotten, and a first attempt would not look for it.
+            if HandlerRun.objects.using(using).filter(event=event, number=before + 1).exists():
+                row = WebhookEvent.objects.using(using).filter(pk=event.pk)
+                row.update(attempts=before + 1, status=EventStatus.FAILED)
+
     try:
-        insist(ledger.alias(), lambda: ledger.finish(event, claim.token, **changes))
+        insist(using, write)
     except LeaseLost:
         return False
     finally:
         release(lease_store(), event.dedupe_key, claim.token)
     return True
+
+
+class RowAndStore(DatabaseStore):
+    """A lease that another store decides on, kept in the event's row as well.
+
+    The row says to the other workers when they may look again.
+    """
+
+    def __init__(self, store: LeaseStore) -> None:
+        self.store = store
+        self.exclusive = store.exclusive
+
+    def renew(self, key: str, token: str, lease: timedelta) -> bool:
+        """Renew both; False if either is lost."""
+        return super().renew(key, token, lease) and self.store.renew(key, token, lease)
+
+    def release(self, key: str, token: str) -> None:
+        """Give the store's back; a finish clears the row's."""
+        self.store.release(key, token)
 
 
 class QueuedRun(LeasedRun):
@@ -130,7 +171,7 @@ class QueuedRun(LeasedRun):
         record = self.past[handler.stored_name]
         try:
             self.call(handler)
-        except LeaseLost:
+        except (LeaseLost, WriterBusy):
             raise
         except Exception as error:
             self.failures[handler] = error
@@ -153,6 +194,7 @@ class QueuedRun(LeasedRun):
         """Run an atomic handler; what it wrote is undone if the lease is not ours by then."""
         event, changes = self.event, None
         with ledger.own_transaction(self.using):
+            self.take_write_lock()
             with ledger.unbroken(self.using):
                 value = call(run.handler, event)
             if self.may_settle:
@@ -170,6 +212,17 @@ class QueuedRun(LeasedRun):
             ledger.adopt(event, changes)
             self.settled = Result(Outcome.PROCESSED, event, value=value)
         return value
+
+    def take_write_lock(self) -> None:
+        """On SQLite, take the one lock before the handler reads: later it could be refused."""
+        if connections[self.using].features.has_select_for_update:
+            return
+        try:
+            self.fence()
+        except DatabaseError as error:
+            if is_locked(error):
+                raise WriterBusy("SQLite's lock for writing was not free in time.") from error
+            raise
 
     def store_run(self, run: Run, error: Exception | None = None) -> None:
         """Store how a run ended, unless somebody else runs the event by now: LeaseLost."""

@@ -86,12 +86,19 @@ def refuse_overflow(work: Work) -> None:
 
 def rearm(stored: WebhookEvent, work: Work) -> Result:
     """Let a failed event run again now; a copy of one that is stored or running is a duplicate."""
+    if stored.status not in REARMED and stored.lane is not None:
+        return Result(Outcome.DUPLICATE, stored)
     using, now = ledger.alias(), timezone.now()
-    failed = WebhookEvent.objects.using(using).filter(pk=stored.pk, status__in=REARMED)
+    event = WebhookEvent.objects.using(using).filter(pk=stored.pk)
+    idle = event.filter(status__in=REARMED)
+    if stored.lane is None:
+        # It stems from a view that only a request could run, so no worker would ever see it.
+        idle = event.filter(lane__isnull=True).free(now)
     with ledger.own_transaction(using):
-        if stored.status in REARMED and failed.update(
+        if idle.update(
             status=EventStatus.PENDING,
             lane=work.lane,
+            view=work.view or "",
             next_attempt_at=now,
             enqueued_at=now,
         ):

@@ -15,7 +15,7 @@ from django.http import HttpResponseBase
 from django.utils import timezone
 
 from .. import ledger
-from ..exceptions import Ignore, Reject
+from ..exceptions import Ignore, Reject, WebhookError
 from ..handlers import Handler
 from ..models import (
     MAX_ERROR,
@@ -41,6 +41,10 @@ TRANSIENT_PAUSE = 0.08
 FIRST_ERROR_STATUS = 300
 #: The columns of a stored event that a delivery which nobody signed may replace.
 BODY_COLUMNS = ("body", "body_digest", "content_type")
+
+
+class WriterBusy(WebhookError):
+    """SQLite's lock for writing was not to be had in time, so the handler was not called."""
 
 
 def patience(wait: float) -> Iterator[None]:

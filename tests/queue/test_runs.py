@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
+from django_webhook_idempotency.dispatch.claims import Claim
 from django_webhook_idempotency.dispatch.lanes import Rotation
 from django_webhook_idempotency.dispatch.queued import give_back, run_claim
 from django_webhook_idempotency.enums import EventStatus, Outcome
@@ -381,3 +385,81 @@ class TestTurns:
             run_claim(rotation.claim())
         assert Effect.objects.count() == 10
         assert rotation.claim() is None
+
+
+class TestGivingBack:
+    def test_a_handler_that_has_ended_is_not_run_again(
+        self, client: Client, handlers: Any, drain: Callable[[], int]
+    ) -> None:
+        """A worker that has to stop between two handlers gives the event back."""
+        handlers.add(Faulty(name="first"), name="first")
+        claims: list[Claim] = []
+
+        def stop(event: WebhookEvent) -> None:
+            Effect.objects.create(event_id=event.event_id, name="second")
+            if claims:
+                assert give_back(claims.pop())
+
+        handlers.add(stop, name="second", atomic=False)
+        deliver(client, "stripe")
+        claim = Rotation().claim()
+        claims.append(claim)
+        run_claim(claim)
+        assert (stored().status, stored().attempts) == (EventStatus.FAILED, 1)
+        assert drain() == 1
+        assert stored().status == EventStatus.PROCESSED
+        assert sorted(Effect.objects.values_list("name", flat=True)) == [
+            "first",
+            "second",
+            "second",
+        ]
+
+    @pytest.mark.only_on("sqlite")
+    def test_a_writer_in_the_way_costs_no_attempt(
+        self, client: Client, handlers: Any, later: Callable[..., None], drain: Callable[[], int]
+    ) -> None:
+        handlers.add(effect)
+        deliver(client, "stripe")
+        claim = Rotation().claim()
+        other = sqlite3.connect(connection.settings_dict["NAME"], check_same_thread=False)
+        other.execute("BEGIN IMMEDIATE")
+        timer = threading.Timer(0.5, other.close)
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA busy_timeout = 100")
+        try:
+            timer.start()
+            run_claim(claim)
+        finally:
+            timer.join()
+            with connection.cursor() as cursor:
+                cursor.execute("PRAGMA busy_timeout = 20000")
+        assert (stored().status, stored().attempts) == (EventStatus.PENDING, 0)
+        later()
+        drain()
+        assert Effect.objects.count() == 1
+
+
+@pytest.mark.only_on("postgresql", "mysql")
+def test_events_that_somebody_locks_hide_none_behind_them(
+    client: Client, handlers: Any, monkeypatch: Any
+) -> None:
+    """Redeliveries in requests lock the oldest events for as long as their handlers run."""
+    monkeypatch.setattr("django_webhook_idempotency.dispatch.claims.CANDIDATES", 2)
+    handlers.add(effect)
+    for number in range(5):
+        deliver(client, "stripe", f"evt_{number}")
+    locked = WebhookEvent.objects.exclude(event_id="evt_4").values_list("pk", flat=True)
+    other = connection.copy("default")
+    with other.cursor() as cursor:
+        cursor.execute("BEGIN")
+        for pk in list(locked):
+            cursor.execute(
+                "SELECT id FROM django_webhook_idempotency_webhookevent WHERE id = %s FOR UPDATE",
+                [pk],
+            )
+    try:
+        claim = Rotation().claim()
+        assert claim is not None
+        assert claim.event.event_id == "evt_4"
+    finally:
+        other.close()
