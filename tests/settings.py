@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,16 @@ INSTALLED_APPS = [
 ]
 if (BASE_DIR / "app").is_dir():
     INSTALLED_APPS.append("tests.app")
+#: What the queue can use, as far as it is there: django-celery-beat does not go with Django 6.1.
+OPTIONAL_APPS = [
+    name
+    for name in ("django_celery_beat", "django_tasks_db", "django_tasks")
+    if find_spec(name) and not (name == "django_tasks" and find_spec("django.tasks"))
+]
+INSTALLED_APPS += OPTIONAL_APPS
+# Their tables at once, and not by dozens of migrations.
+MIGRATION_MODULES = dict.fromkeys(OPTIONAL_APPS)
+TASKS = {"default": {"BACKEND": "django_tasks_db.DatabaseBackend"}}
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
