@@ -84,3 +84,14 @@ class Retry(HandlerSignal):
 
 class Ignore(HandlerSignal):
     """Raised by a handler: this event is not for us; what the handler wrote is rolled back."""
+
+
+class Superseded(Ignore):
+    """The event is older than what was applied to its object already; raised for a handler.
+
+    By the package where the handler has a `version`, or by the handler itself.
+    """
+
+
+class OrderingError(WebhookError):
+    """The ordering key or the version of an event cannot be read, or has no order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
 from django.db import DatabaseError, transaction
@@ -13,6 +14,7 @@ from ..exceptions import StoreUnavailable
 from ..models import WebhookEvent
 from .engines import tell
 from .meeting import meet, meet_twin
+from .places import end_rest, key_of, line_up
 from .runs import patience
 from .work import Result, Work
 
@@ -54,6 +56,7 @@ def store(event: WebhookEvent, work: Work) -> Result | None:
     event.status = EventStatus.PENDING
     event.lane = work.lane
     event.next_attempt_at = event.enqueued_at = event.received_at
+    turns = turns_of(event, work)
     events = WebhookEvent.objects.using(using)
     with (
         ledger.bounded_lock_wait(using, provider.wait),
@@ -68,8 +71,21 @@ def store(event: WebhookEvent, work: Work) -> Result | None:
                 transaction.set_rollback(True, using=using)
                 return refused
         refuse_overflow(work)
+        line_up(event, turns, using)
         transaction.on_commit(partial(tell, event.pk), using=using)
         return work.record(Result(Outcome.ACCEPTED, event), using)
+
+
+def turns_of(event: WebhookEvent, work: Work) -> list[str]:
+    """The ordering keys of an event, one for each handler that has an order.
+
+    One that cannot be read stops nothing here: the event is stored, and its run fails visibly.
+    """
+    keys = []
+    for handler in work.handlers:
+        with suppress(Exception):
+            keys.append(key_of(event, handler))
+    return [key for key in keys if key is not None]
 
 
 def refuse_overflow(work: Work) -> None:
@@ -102,6 +118,8 @@ def rearm(stored: WebhookEvent, work: Work) -> Result:
             next_attempt_at=now,
             enqueued_at=now,
         ):
+            if work.is_ordered:
+                end_rest(stored, using)
             transaction.on_commit(partial(tell, stored.pk), using=using)
             return work.record(Result(Outcome.ACCEPTED, stored), using)
     return Result(Outcome.DUPLICATE, stored)

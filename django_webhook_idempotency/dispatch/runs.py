@@ -15,7 +15,7 @@ from django.http import HttpResponseBase
 from django.utils import timezone
 
 from .. import ledger
-from ..exceptions import Ignore, Reject, WebhookError
+from ..exceptions import Ignore, Reject, Superseded, WebhookError
 from ..handlers import Handler
 from ..models import (
     MAX_ERROR,
@@ -120,7 +120,9 @@ class Run:
             started_at=self.started_at,
             finished_at=timezone.now(),
         )
-        if error is not None and not isinstance(error, Ignore):
+        if isinstance(error, Superseded):
+            run.error_class = Superseded.__name__
+        elif error is not None and not isinstance(error, Ignore):
             run.error_class = type(error).__name__[:255]
             run.error_message = displayable(text_of(error), MAX_ERROR)
             run.traceback = displayable(

@@ -11,8 +11,8 @@ from typing import Any
 from django.utils import timezone
 
 from .. import ledger
-from ..enums import EventStatus
-from ..exceptions import Ignore, Reject, Retry
+from ..enums import FINISHED, EventStatus
+from ..exceptions import Ignore, Reject, Retry, Superseded
 from ..handlers import Handler
 from ..models import HandlerRun, WebhookEvent
 from ..providers import Provider
@@ -31,6 +31,12 @@ class Record:
     succeeded: bool = False
     failures: int = 0
     rejected: bool = False
+    superseded: bool = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the handler is through with the event in a good way."""
+        return self.succeeded or self.superseded
 
     def has_given_up(self, handler: Handler, provider: Provider) -> bool:
         """Whether the handler is not to be tried again by itself."""
@@ -53,15 +59,16 @@ def records(event: WebhookEvent, handlers: Iterable[Handler]) -> dict[str, Recor
     for name, error_class in runs:
         record = found.setdefault(name, Record())
         record.succeeded |= not error_class
-        record.failures += bool(error_class)
+        record.superseded |= error_class == Superseded.__name__
+        record.failures += error_class not in ("", Superseded.__name__)
         record.rejected |= error_class == Reject.__name__
     return found
 
 
 def remaining(event: WebhookEvent, handlers: Sequence[Handler]) -> list[Handler]:
-    """The handlers of an event that have not succeeded on it yet."""
+    """The handlers of an event that are not through with it yet."""
     past = records(event, handlers)
-    return [handler for handler in handlers if not past[handler.stored_name].succeeded]
+    return [handler for handler in handlers if not past[handler.stored_name].is_done]
 
 
 def backoff(attempts: int, provider: Provider) -> timedelta:
@@ -81,7 +88,8 @@ def wait_after(error: BaseException, attempts: int, provider: Provider) -> timed
 def status_after(error: BaseException, attempts: int, work: Work) -> EventStatus:
     """Where an event stands after a run that ended in `error`."""
     if isinstance(error, Ignore):
-        return EventStatus.IGNORED
+        superseded = isinstance(error, Superseded)
+        return EventStatus.SUPERSEDED if superseded else EventStatus.IGNORED
     if isinstance(error, Reject) or attempts >= work.max_attempts:
         return EventStatus.DEAD
     return EventStatus.FAILED
@@ -90,15 +98,15 @@ def status_after(error: BaseException, attempts: int, work: Work) -> EventStatus
 def changes_after(error: BaseException, attempts: int, work: Work) -> dict[str, Any]:
     """The columns of an event that a failed run changes."""
     status = status_after(error, attempts, work)
-    ignored = status == EventStatus.IGNORED
+    finished = status in FINISHED
     again = status == EventStatus.FAILED and (work.lane is not None or isinstance(error, Retry))
     wait = wait_after(error, attempts, work.provider)
     return {
         "status": status,
         "attempts": attempts,
-        "processed_at": timezone.now() if ignored else None,
+        "processed_at": timezone.now() if finished else None,
         "handled_by": "",
-        "last_error": "" if ignored else ledger.error_text(error),
+        "last_error": "" if finished else ledger.error_text(error),
         "next_attempt_at": timezone.now() + wait if again else None,
         "lane": work.lane if status == EventStatus.FAILED else None,
     }

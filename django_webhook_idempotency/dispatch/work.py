@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from .. import ledger
 from ..enums import Outcome
-from ..exceptions import Ignore, WebhookError
+from ..exceptions import Ignore, Superseded, WebhookError
 from ..handlers import Handler
 from ..models import WebhookDelivery, WebhookEvent
 from ..providers import Provider, Redelivery
@@ -123,6 +123,11 @@ class Work:
         return max(own, default=self.provider.max_attempts)
 
     @property
+    def is_ordered(self) -> bool:
+        """Whether any handler takes the events of an object one at a time."""
+        return any(handler.ordering_key is not None for handler in self.handlers)
+
+    @property
     def atomic(self) -> bool:
         """Whether every handler shares the event's transaction."""
         return all(handler.atomic for handler in self.handlers)
@@ -147,6 +152,8 @@ class Result:
     def of_failure(cls, event: WebhookEvent | None, error: BaseException) -> Result:
         """What a delivery whose handler raised `error` came to."""
         outcome = Outcome.IGNORED if isinstance(error, Ignore) else Outcome.FAILED
+        if isinstance(error, Superseded):
+            outcome = Outcome.SUPERSEDED
         return cls(outcome, event, error)
 
     @property

@@ -1,0 +1,247 @@
+"""An event's place in the sequence of an ordering key: taken, left, and passed on to the next.
+
+Two tables keep it. The turns say which events of a key are not done yet, and only the oldest of
+them may run. An older event may become visible after a younger one, so the key's own row names the
+event that runs: whoever comes while that one is in a worker's hands has to wait.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.db import DatabaseError, connections
+from django.db.models import F, QuerySet
+from django.utils import timezone
+
+from .. import ledger
+from ..enums import EventStatus
+from ..exceptions import OrderingError, Superseded
+from ..handlers import Handler, Reading, finished
+from ..inserts import is_locked
+from ..models import HandlerTurn, OrderingKey, WebhookEvent, digest_of
+from .engines import tell
+from .runs import patience, retried
+from .versions import Version
+
+logger = logging.getLogger("django_webhook_idempotency")
+
+#: Seconds that a worker waits for the row of a key that somebody locks. Other workers do so for a
+#: moment, and a request for as long as its handlers run.
+LOCK_WAIT = 0.5
+#: How long an event waits for its turn if nobody calls it: as long as it has been there already.
+SHORTEST_WAIT, LONGEST_WAIT = timedelta(seconds=5), timedelta(minutes=5)
+
+
+def read(event: WebhookEvent, reading: Reading) -> Any:
+    """What a path into an event's payload leads to, None if it leads nowhere, or a function says.
+
+    A part of the path that is a number counts into a list.
+    """
+    if callable(reading):
+        return finished(reading(event))
+    value = event.data
+    for part in reading.split("."):
+        if isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        elif isinstance(value, dict):
+            value = value.get(part)
+        else:
+            return None
+    return value
+
+
+def key_of(event: WebhookEvent, handler: Handler) -> str | None:
+    """The digest of what orders an event for a handler; None if nothing does.
+
+    The scope is in it: two tenants may have the same ids. Raises OrderingError, or what a function
+    of the project raises.
+    """
+    if handler.ordering_key is None:
+        return None
+    value = read(event, handler.ordering_key)
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal | UUID):
+        raise OrderingError(
+            f"The ordering key of {handler.name} is of type {type(value).__name__}; it should be "
+            "a text or a number."
+        )
+    return digest_of("ordering", handler.name, event.provider, event.scope, str(value))
+
+
+@dataclass
+class Place:
+    """The place of one event in the sequence of one key, for one handler."""
+
+    event: WebhookEvent
+    handler: Handler
+    key: str
+    using: str
+    #: Whether the turn is marked as waiting.
+    waiting: bool = False
+    #: Whether the key's row was locked all the time, so that nobody will call.
+    locked: bool = False
+    #: Whether a claim of this event that was lost had the place before.
+    gave_way: bool = False
+    version: Version | None = None
+    #: What the key's row says of the newest version applied.
+    applied: str = ""
+
+    @property
+    def turn(self) -> QuerySet[HandlerTurn]:
+        """The row of the turn."""
+        return HandlerTurn.objects.using(self.using).filter(key=self.key, event=self.event)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no other event stands in the way now."""
+        if self._is_behind():
+            return False
+        holders = OrderingKey.objects.using(self.using).filter(key=self.key)
+        return not self._is_running(holders.values_list("holder", flat=True).first())
+
+    def take(self) -> bool:
+        """Become the event that runs, in a short transaction; False if it has to wait."""
+        for _ in patience(LOCK_WAIT):
+            try:
+                taken = retried(self._take)
+                if taken is None:
+                    create([self], self.using)
+                    taken = retried(self._take)
+            except DatabaseError as error:
+                if not is_locked(error):
+                    raise
+                continue
+            if taken is not None:
+                return taken
+        self.locked = True
+        self.turn.update(waiting=True)
+        return False
+
+    def _take(self) -> bool | None:
+        with ledger.own_transaction(self.using):
+            row = lock_key(self.key, self.using)
+            if row is None:
+                return None
+            mine = OrderingKey.objects.using(self.using).filter(pk=row.pk)
+            # Each a statement of its own, after the lock: what was committed before it is seen.
+            if self._is_behind() or self._is_running(row.holder):
+                self.turn.update(waiting=True)
+                if row.holder == self.event.pk:
+                    mine.update(holder=None)
+                    self.gave_way = True
+                return False
+            if self.waiting:
+                self.turn.update(waiting=False, others_at=None)
+            mine.update(holder=self.event.pk, updated_at=timezone.now())
+            self.applied = row.version
+        return True
+
+    def _is_behind(self) -> bool:
+        return undone(self.key, self.using).filter(event__lt=self.event.pk).exists()
+
+    def _is_running(self, holder: int | None) -> bool:
+        """Whether the key's holder is another event, in a worker's hands.
+
+        Also if its lease has run out: then the next worker claims it with a fresh token, so that
+        the one which stalled can no longer finish, and only after that it gives way.
+        """
+        if holder is None or holder == self.event.pk:
+            return False
+        events = WebhookEvent.objects.using(self.using)
+        return events.filter(pk=holder, status=EventStatus.PROCESSING).exists()
+
+    def compare(self) -> None:
+        """Read the event's version. Raises Superseded if a newer one was applied, OrderingError."""
+        if self.handler.version is None:
+            return
+        try:
+            self.version = Version.of(read(self.event, self.handler.version))
+            applied = Version.load(self.applied)
+            superseded = applied is not None and self.version.is_older_than(applied)
+        except OrderingError as error:
+            raise OrderingError(f"{self.handler.name}: {error}") from None
+        if superseded:
+            raise Superseded("A newer event of its ordering key was applied already.")
+
+    def leave(self, *, done: bool, applied: bool) -> None:
+        """Let the next one in, inside of the transaction that says how the run ended.
+
+        `done` is whether the handler is through with the event, `applied` whether it succeeded.
+        """
+        changes: dict[str, Any] = {"holder": None, "updated_at": timezone.now()}
+        if applied and self.version is not None:
+            changes["version"] = self.version.stored
+        OrderingKey.objects.using(self.using).filter(key=self.key).update(**changes)
+        if done:
+            self.turn._raw_delete(self.using)
+
+
+def undone(key: str, using: str) -> QuerySet[HandlerTurn]:
+    """The turns of a key that somebody may still take; a finished or dead event blocks nobody."""
+    return HandlerTurn.objects.using(using).filter(key=key, event__lane__isnull=False)
+
+
+def lock_key(key: str, using: str) -> OrderingKey | None:
+    """Lock the row of a key until the transaction ends, without waiting; None if there is none.
+
+    Raises the database's error if somebody else has locked it.
+    """
+    keys = OrderingKey.objects.using(using).filter(key=key)
+    if not connections[using].features.has_select_for_update:
+        # SQLite has one lock, for writing; the empty update takes it before the row is read.
+        keys.update(updated_at=F("updated_at"))
+        return keys.first()
+    return keys.select_for_update(nowait=True).first()
+
+
+def create(places: Collection[Place], using: str) -> None:
+    """Insert the rows of keys that have none yet; in a handler's transaction others would wait."""
+    rows = [OrderingKey(key=place.key, provider=place.event.provider) for place in places]
+    OrderingKey.objects.using(using).bulk_create(rows, ignore_conflicts=True)
+
+
+def line_up(event: WebhookEvent, keys: Collection[str], using: str) -> None:
+    """Give an event its turns. One that it has already stays as it is."""
+    if keys:
+        turns = [HandlerTurn(event=event, key=key) for key in keys]
+        HandlerTurn.objects.using(using).bulk_create(turns, ignore_conflicts=True)
+
+
+def end_rest(event: WebhookEvent, using: str) -> None:
+    """Let every handler of an event run the next time, also one whose retry is not due yet."""
+    turns = HandlerTurn.objects.using(using).filter(event=event, others_at__isnull=False)
+    turns.update(others_at=None)
+
+
+def wait_of(event: WebhookEvent) -> timedelta:
+    """How long an event waits for its turn before it looks by itself."""
+    return min(max(timezone.now() - event.received_at, SHORTEST_WAIT), LONGEST_WAIT)
+
+
+def call_next(key: str, using: str) -> None:
+    """Wake the event whose turn it is, if it waits for that. Never raises: it looks now and then.
+
+    One that waits for its own retry is not woken.
+    """
+    try:
+        turn = undone(key, using).order_by("event_id").first()
+        if turn is not None and turn.waiting:
+            call(turn.event_id, using)
+    except DatabaseError as error:
+        logger.warning("webhook waiting for its turn not woken: %s", type(error).__name__)
+
+
+def call(pk: int, using: str) -> None:
+    """Let an event run now, unless it does; before all that came after it."""
+    events = WebhookEvent.objects.using(using).filter(pk=pk, lane__isnull=False)
+    idle = events.exclude(status=EventStatus.PROCESSING)
+    if idle.update(next_attempt_at=F("received_at"), enqueued_at=timezone.now()) and not tell(pk):
+        retried(partial(events.update, enqueued_at=None))

@@ -1,0 +1,247 @@
+"""One attempt of a worker at a claimed event: its handlers, each as if it were alone."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import DatabaseError, connections
+
+from .. import ledger
+from ..enums import EventStatus, Outcome
+from ..exceptions import Ignore, LeaseLost, Reject, Superseded, WebhookError
+from ..handlers import Handler
+from ..inserts import is_locked
+from ..stores import LeaseStore
+from ..stores.database import DatabaseStore
+from .claims import Claim, release
+from .endings import Ending, given_up
+from .heartbeat import heartbeat
+from .leased import LeasedRun
+from .runs import Run, WriterBusy, call, insist
+from .transitions import Record, changes_done, records
+from .turns import Turns, Waits
+from .work import Result, Work
+
+
+class WorkerLost(WebhookError):
+    """The process that ran an event ended or stalled while its handler ran."""
+
+
+class RowAndStore(DatabaseStore):
+    """A lease that another store decides on, kept in the event's row as well.
+
+    The row says to the other workers when they may look again.
+    """
+
+    def __init__(self, store: LeaseStore) -> None:
+        self.store = store
+        self.exclusive = store.exclusive
+
+    def renew(self, key: str, token: str, lease: timedelta) -> bool:
+        """Renew both; False if either is lost."""
+        return super().renew(key, token, lease) and self.store.renew(key, token, lease)
+
+    def release(self, key: str, token: str) -> None:
+        """Give the store's back; a finish clears the row's."""
+        self.store.release(key, token)
+
+
+class QueuedRun(LeasedRun):
+    """The handlers of a claimed event. The last atomic one commits together with `processed`."""
+
+    def __init__(self, claim: Claim, work: Work, store: Any) -> None:
+        super().__init__(claim, work, store)
+        self.abandoned = claim.abandoned
+        self.past: dict[str, Record] = {}
+        #: The handlers that failed in this attempt.
+        self.failures: dict[Handler, Exception] = {}
+        #: Those whose retry is not due yet: the event runs for another one's turn.
+        self.resting: list[Handler] = []
+        self.rest_until: datetime | None = None
+        self.turns = Turns(claim.event, self.using, matter=work.is_ordered)
+        #: Whether a handler was called in this attempt.
+        self.ran = False
+        self.settled: Result | None = None
+        #: Whether the handler that runs now may end the event in its own transaction.
+        self.may_settle = False
+
+    def run_all(self) -> Result:
+        """Run the handlers whose turn it is, each as if it were alone."""
+        try:
+            if self.abandoned and self.event.attempts > self.work.max_attempts:
+                return self.bury()
+            with heartbeat(self.store, self.event.dedupe_key, self.token, self.work.provider.lease):
+                self.turns.load()
+                todo = self.todo()
+                for handler in todo:
+                    if handler is not todo[0]:
+                        self.look()
+                    self.attempt(handler, is_last=handler is todo[-1])
+                return self.settled or self.settle()
+        except LeaseLost:
+            return self.overtaken()
+        finally:
+            release(self.store, self.event.dedupe_key, self.token)
+
+    def todo(self) -> list[Handler]:
+        """The handlers to run: not those that are through, nor those that gave the event up.
+
+        Unless only the latter are left: then somebody let the event run again.
+        """
+        handlers = self.work.handlers
+        if self.event.attempts == 1:
+            self.past = {handler.stored_name: Record() for handler in handlers}
+            return handlers
+        self.past = records(self.event, handlers)
+        left = [each for each in handlers if not self.past[each.stored_name].is_done]
+        todo = [each for each in left if not self.has_given_up(each)] or left
+        self.rest_until = self.turns.rest_until
+        if self.rest_until is not None:
+            self.resting = [each for each in todo if self.is_resting(each)]
+        return [each for each in todo if each not in self.resting]
+
+    def is_resting(self, handler: Handler) -> bool:
+        """Whether a handler failed and waits for its retry, and not for its turn."""
+        return bool(self.past[handler.stored_name].failures) and not self.turns.is_waiting(handler)
+
+    def has_given_up(self, handler: Handler) -> bool:
+        """Whether a handler is not to be tried again by itself."""
+        return self.past[handler.stored_name].has_given_up(handler, self.work.provider)
+
+    def attempt(self, handler: Handler, *, is_last: bool) -> None:
+        """Run one handler, unless it has to wait, and note how it went. Raises LeaseLost."""
+        self.may_settle = is_last and self.is_clean
+        record = self.past[handler.stored_name]
+        try:
+            self.call(handler)
+        except (LeaseLost, WriterBusy):
+            raise
+        except Waits:
+            return
+        except Exception as error:
+            self.failures[handler] = error
+            if not isinstance(error, Ignore):
+                record.failures += 1
+                record.rejected |= isinstance(error, Reject)
+            record.superseded |= isinstance(error, Superseded)
+        else:
+            record.succeeded = True
+        self.ran = True
+        self.turns.pass_on()
+
+    def call(self, handler: Handler) -> Any:
+        """Run one handler in its turn. Raises Waits if an older event comes first."""
+        try:
+            self.turns.enter(handler)
+        except Waits:
+            raise
+        except Exception as error:
+            if is_locked(error):
+                raise WriterBusy("The lock for writing was not free in time.") from error
+            self.store_run(Run(handler, self.event.attempts), error)
+            raise
+        return super().call(handler)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing of the event has failed, or is left for later, so far."""
+        if self.failures or self.resting or self.turns.waiting:
+            return False
+        return not given_up(self.work, self.past)
+
+    @property
+    def has_only_waited(self) -> bool:
+        """Whether no handler was called, since it was no handler's turn."""
+        return bool(self.turns.waiting or self.resting) and not self.ran
+
+    def call_fenced(self, run: Run) -> Any:
+        """Run an atomic handler; what it wrote is undone if the lease is not ours by then."""
+        event, changes = self.event, None
+        with ledger.own_transaction(self.using):
+            self.take_write_lock()
+            with ledger.unbroken(self.using):
+                value = call(run.handler, event)
+            self.turns.leave(done=True, applied=True)
+            if self.may_settle:
+                changes = changes_done(event, self.work, value)
+                if event.attempts == 1 and len(self.work.handlers) == 1:
+                    changes["handled_by"] = run.handler.stored_name
+            if changes is None or "handled_by" not in changes:
+                run.row(event).save(force_insert=True, using=self.using)
+            # Last, so that the row is locked from here to the commit and no longer.
+            if changes is None:
+                self.fence()
+            else:
+                ledger.write_finish(event, self.token, changes)
+        if changes is not None:
+            ledger.adopt(event, changes)
+            self.settled = Result(Outcome.PROCESSED, event, value=value)
+        return value
+
+    def take_write_lock(self) -> None:
+        """On SQLite, take the one lock before the handler reads: later it could be refused."""
+        if connections[self.using].features.has_select_for_update:
+            return
+        try:
+            self.fence()
+        except DatabaseError as error:
+            if is_locked(error):
+                raise WriterBusy("SQLite's lock for writing was not free in time.") from error
+            raise
+
+    def store_run(self, run: Run, error: Exception | None = None) -> None:
+        """Store how a run ended, unless somebody else runs the event by now: LeaseLost."""
+        row = run.row(self.event, error)
+        done = error is None or isinstance(error, Ignore) or self.is_last_failure(run, error)
+
+        def write() -> None:
+            with ledger.own_transaction(self.using):
+                self.turns.leave(done=done, applied=error is None)
+                row.save(force_insert=True, using=self.using)
+                self.fence()
+
+        insist(self.using, write)
+
+    def is_last_failure(self, run: Run, error: Exception) -> bool:
+        """Whether a handler that failed now gives the event up."""
+        past = self.past[run.handler.stored_name]
+        now = Record(failures=past.failures + 1, rejected=isinstance(error, Reject))
+        return now.has_given_up(run.handler, self.work.provider)
+
+    def settle(self) -> Result:
+        """Write where the event stands after this attempt. Raises LeaseLost."""
+        ending = Ending(
+            event=self.event,
+            work=self.work,
+            past=self.past,
+            failures=self.failures,
+            waited=bool(self.turns.waiting),
+            rest_until=self.rest_until if self.resting else None,
+            ran=not self.has_only_waited,
+        )
+        self.turns.rest(ending.retry_at)
+        result, changes = ending.result, ending.changes()
+        insist(self.using, lambda: ledger.finish(self.event, self.token, **changes))
+        if ending.is_open:
+            self.turns.look_again()
+        else:
+            self.turns.drop()
+        return result
+
+    def bury(self) -> Result:
+        """Give up an event whose every attempt ended its worker."""
+        attempts = self.event.attempts - 1
+        error = WorkerLost(f"The worker ended or stalled while it ran the event, {attempts} times.")
+        ledger.finish(
+            self.event,
+            self.token,
+            status=EventStatus.DEAD,
+            attempts=attempts,
+            next_attempt_at=None,
+            lane=None,
+            last_error=ledger.error_text(error),
+        )
+        self.turns.load()
+        self.turns.drop()
+        return Result(Outcome.FAILED, self.event, error)
