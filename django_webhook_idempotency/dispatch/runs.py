@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -101,6 +102,10 @@ def pause_before(tries: int) -> None:
     time.sleep(random.uniform(0, TRANSIENT_PAUSE * 2 ** (tries - 1)))  # noqa: S311
 
 
+class HandlerLeft(WebhookError):
+    """A handler raised SystemExit or the like, which would have ended the thread it runs in."""
+
+
 @dataclass
 class Run:
     """One run while it lasts."""
@@ -134,9 +139,16 @@ class Run:
 def call(handler: Handler, event: WebhookEvent) -> Any:
     """Call a handler; a response that it returns is rendered, and one that is no 2xx is a failure.
 
-    Raises what the handler raises, or ViewFailed.
+    Raises what the handler raises, HandlerLeft or ViewFailed.
     """
-    value = handler(event)
+    try:
+        value = handler(event)
+    except Exception:
+        raise
+    except BaseException as error:
+        if threading.current_thread() is threading.main_thread():
+            raise  # the server's signal handlers end a worker so
+        raise HandlerLeft(f"The handler raised {type(error).__name__}.") from error
     if isinstance(value, HttpResponseBase):
         rendered(value)
         if value.status_code >= FIRST_ERROR_STATUS:

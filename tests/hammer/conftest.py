@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import connection
 
 from tests.services import REDIS_URL
 
 from .server import Server, serve
+from .sqlite import SQLITE, leave_wal
+from .workers import Work, crew
 
 #: WEBHOOK_HAMMER=full: the sizes of the closing notes. Otherwise what `make test` can afford.
 FULL = os.environ.get("WEBHOOK_HAMMER", "") == "full"
@@ -24,12 +25,6 @@ only_when_full = pytest.mark.skipif(not FULL, reason="only with WEBHOOK_HAMMER=f
 #: A file to which each test adds a line of JSON with what it counted.
 REPORT = os.environ.get("WEBHOOK_HAMMER_REPORT", "")
 
-#: As a project would set SQLite up for a server with several workers.
-SQLITE = {
-    "timeout": 20,
-    "transaction_mode": "IMMEDIATE",
-    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL",
-}
 #: SQLite as `startproject` leaves it.
 SQLITE_DEFAULT: dict[str, Any] = {}
 
@@ -106,15 +101,8 @@ def start(tmp_path: Path, database_url: str) -> Iterator[Start]:
         yield start
 
 
-def leave_wal() -> None:
-    """Give the next test the journal that SQLite starts with."""
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute("PRAGMA journal_mode=DELETE")
-                return
-        except OperationalError:  # a worker is still dying
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
+@pytest.fixture
+def work(tmp_path: Path, database_url: str) -> Iterator[Work]:
+    """Give a function that starts a `webhook_worker`."""
+    with crew(tmp_path, database_url) as work:
+        yield work

@@ -19,5 +19,5 @@ MIDDLEWARE = []
 
 DATABASES["default"].update(_changes.get("DATABASE", {}))
 WEBHOOK_IDEMPOTENCY = {**WEBHOOK_IDEMPOTENCY, **_changes.get("WEBHOOK_IDEMPOTENCY", {})}
-if "LEASE" in WEBHOOK_IDEMPOTENCY:
-    WEBHOOK_IDEMPOTENCY["LEASE"] = timedelta(seconds=WEBHOOK_IDEMPOTENCY["LEASE"])
+for _name in {"LEASE", "BACKOFF", "BACKOFF_MAX"} & WEBHOOK_IDEMPOTENCY.keys():
+    WEBHOOK_IDEMPOTENCY[_name] = timedelta(seconds=WEBHOOK_IDEMPOTENCY[_name])

@@ -7,9 +7,10 @@ from django.db import connection
 
 from django_webhook_idempotency.models import WebhookDelivery
 
-from .conftest import SQLITE, Start
+from .conftest import Start
 from .ledger_state import assert_exactly_once, assert_finished, assert_quiet, effects
 from .provider import PROVIDERS, Event, Sending, fresh, post
+from .sqlite import SQLITE
 
 WAIT = 0.3  # seconds that a copy waits
 SLOW = 1500  # milliseconds that the handler takes

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,6 +42,20 @@ def first_of_two(event: WebhookEvent) -> None:
 @webhook_handler("*", "hammer.two")
 def second_of_two(event: WebhookEvent) -> None:
     play(event)
+
+
+@webhook_handler("*", "hammer.poison")
+def poison(event: WebhookEvent) -> None:
+    """End the process that runs it."""
+    journal.write("enter", event.event_id)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@webhook_handler("*", "hammer.exit")
+def leave(event: WebhookEvent) -> None:
+    """Raise what is no Exception."""
+    journal.write("enter", event.event_id)
+    sys.exit("as planned")
 
 
 def play(event: WebhookEvent) -> None:
