@@ -90,6 +90,8 @@ class Publisher:
 def _connection(app: Any, timeout: float) -> Any:
     """A connection whose every wait is bounded, also where the project bounds none."""
     connection = app.connection_for_write(connect_timeout=timeout)
+    # Without a limit, kombu tries for ever to connect to a broker that refuses it.
+    connection.transport_options |= {"max_retries": 1, "interval_start": 0, "interval_step": 0}
     for option in _TIMEOUTS.get(connection.transport.driver_type, ()):
         connection.transport_options.setdefault(option, timeout)
     return connection
