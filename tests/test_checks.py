@@ -8,10 +8,13 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from celery import Celery, _state
+from django.conf import settings
 from django.core.checks import CheckMessage, run_checks
 from django.core.management import call_command
 from django.db import connection, connections, transaction
@@ -33,6 +36,7 @@ from django_webhook_idempotency.entry import open_to_providers
 from django_webhook_idempotency.models import WebhookEvent
 from django_webhook_idempotency.providers import Provider
 from django_webhook_idempotency.rest_framework.views import WebhookAPIView
+from django_webhook_idempotency.schedule import beat_schedule
 from django_webhook_idempotency.stores.database import DatabaseStore
 from django_webhook_idempotency.views import StripeWebhookView, WebhookView
 
@@ -254,6 +258,74 @@ class TestQueues:
 
         assert ids(mount(Hidden.as_view(processing="queued"))) == ["W039"]
         assert mount(Hidden.as_view()) == mount(Imported.as_view()) == []
+
+
+@pytest.fixture
+def celery_project() -> Iterator[Celery]:
+    """Give the one Celery app there is, by way of which something sweeps."""
+    app = Celery("project", broker="memory://", set_as_current=False)
+    app.conf.beat_schedule = beat_schedule()
+    yield app
+    _state.set_default_app(None)
+    app.close()
+
+
+class TestEngines:
+    """E031, E032, W033, E034, E035 and W036."""
+
+    def test_e031_celery_is_not_installed(self, monkeypatch: Any) -> None:
+        monkeypatch.setitem(sys.modules, "celery", None)
+        said = messages(QUEUE="celery")
+        assert ids(said) == ["E031"]
+        assert "django-webhook-idempotency[celery]" in said[0].msg
+
+    def test_e032_no_celery_app_or_several(self, celery_project: Celery) -> None:
+        assert messages(QUEUE="celery") == []
+        other = Celery("other", set_as_current=False)
+        assert messages(QUEUE="celery") == []
+        # Celery makes the first one the default only where it was told of Django's settings.
+        _state.set_default_app(None)
+        said = messages(QUEUE="celery")
+        assert ids(said) == ["E032"]
+        assert "several" in said[0].msg
+        other.close()
+        celery_project.close()
+        said = messages(QUEUE="celery")
+        assert ids(said) == ["E032"]
+        assert "no Celery app" in said[0].msg
+
+    def test_w033_nothing_sweeps(self, celery_project: Celery) -> None:
+        celery_project.conf.beat_schedule = {}
+        without = [name for name in settings.INSTALLED_APPS if name != "django_celery_beat"]
+        with override_settings(INSTALLED_APPS=without):
+            assert ids(messages(QUEUE="celery")) == ["W033"]
+            celery_project.conf.beat_schedule = beat_schedule()
+            assert messages(QUEUE="celery") == []
+            celery_project.conf.beat_schedule = {}
+        if len(without) < len(settings.INSTALLED_APPS):
+            assert messages(QUEUE="celery") == []
+
+    @pytest.mark.skipif(find_spec("django.tasks") is not None, reason="Django has tasks itself")
+    def test_e034_no_tasks(self, monkeypatch: Any) -> None:
+        monkeypatch.setitem(sys.modules, "django_tasks", None)
+        monkeypatch.delitem(
+            sys.modules, "django_webhook_idempotency.dispatch.engines.run_task", raising=False
+        )
+        said = messages(QUEUE="tasks")
+        assert ids(said) == ["E034"]
+        assert "django-webhook-idempotency[tasks]" in said[0].msg
+
+    @pytest.mark.parametrize("option", [{"TASKS_BACKEND": "none"}, {"TASKS_QUEUE": "none"}])
+    def test_e035_a_backend_that_does_not_take_it(self, option: dict[str, str]) -> None:
+        assert messages(QUEUE="tasks") == []
+        assert ids(messages(QUEUE="tasks", **option)) == ["E035"]
+
+    @pytest.mark.parametrize("name", ["Immediate", "Dummy"])
+    def test_w036_a_backend_that_is_no_queue(self, name: str) -> None:
+        module = "django.tasks" if find_spec("django.tasks") else "django_tasks"
+        path = f"{module}.backends.{name.lower()}.{name}Backend"
+        with override_settings(TASKS={"default": {"BACKEND": path}}):
+            assert ids(messages(QUEUE="tasks")) == ["W036"]
 
 
 class TestSecrets:

@@ -33,8 +33,9 @@ _HINT = (
 def celery_app() -> Any:
     """The project's Celery app. Raises MissingExtra, or ImproperlyConfigured if there is none.
 
-    Celery keeps the current app for each thread, and only the thread that made it has it: the
-    others would get a fallback that knows nothing of the project's broker.
+    Celery keeps the current app for each thread, and only the thread that made it has it. Unless
+    the app was told of Django's settings, the others get a fallback that knows nothing of the
+    project's broker.
     """
     try:
         from celery import _state, current_app
