@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from .dates import BEFORE, FROM, PARAMETERS, DrillDown, Span, drill_down, local_day
 from .filters import Filter
-from .seeking import TIME, Page, Place, Seek, served
+from .seeking import TIME, Page, Place, Seek, served, unweighed
 
 if TYPE_CHECKING:
     from .ledger import LedgerAdmin
@@ -56,17 +56,20 @@ class SeekingChangeList(ChangeList):
         everything = self.root_queryset.filter(**self.span.conditions)
         equal = {spec.parameter_name: spec.text for spec in active if spec.is_equality}
         leading = served(self.model, equal, TIME if self.span else "id")
-        rest = everything.only(*self.model_admin.list_fields)
+        asked = Q()
         for spec in active:
             if spec.parameter_name not in leading:
-                rest = spec.queryset(request, rest)
-        if self.query:
-            rest = self.model_admin.search(rest, self.query)
+                asked &= spec.condition
         is_narrow = bool(self.query) or any(spec.narrow for spec in active)
         is_served = len(leading) == len(active)
+        is_walked = not (is_narrow or is_served)
+        rest = everything.only(*self.model_admin.list_fields)
+        rest = rest.filter(unweighed(asked, rest.db) if is_walked else asked)
+        if self.query:
+            rest = self.model_admin.search(rest, self.query)
         self.seek = Seek(
             rest,
-            None if is_narrow or is_served else everything,
+            everything if is_walked else None,
             {name: equal[name] for name in leading},
             by_time=bool(self.span),
             size=self.list_per_page,

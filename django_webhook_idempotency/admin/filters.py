@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from django.contrib.admin import SimpleListFilter
 from django.contrib.admin.options import IncorrectLookupParameters
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
@@ -38,9 +38,14 @@ class Filter(SimpleListFilter):
         """Whether it compares a column with one value, as an index can."""
         return bool(self.text)
 
+    @property
+    def condition(self) -> Q:
+        """What holds for the rows that have the value. Raises IncorrectLookupParameters."""
+        return Q(**{self.parameter_name: self.text}) if self.text else Q()
+
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """The rows that have the value."""
-        return queryset.filter(**{self.parameter_name: self.text}) if self.text else queryset
+        return queryset.filter(self.condition)
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         """The values that are offered."""
@@ -95,11 +100,12 @@ class ConflictFilter(Filter):
         """Only those; the others are all the rest."""
         return [("1", _("differs from the stored one"))]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """The rows that are marked."""
-        if self.text != "1":
+    @property
+    def condition(self) -> Q:
+        """What holds for the rows that are marked. Raises IncorrectLookupParameters."""
+        if self.text not in ("", "1"):
             raise IncorrectLookupParameters
-        return queryset.filter(conflict=True)
+        return Q(conflict=True) if self.text else Q()
 
 
 class EventFilter(Filter):
@@ -136,13 +142,14 @@ class TextFilter(Filter):
         """Always: it is typed, not chosen."""
         return True
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """The rows that have the value, or start with it."""
+    @property
+    def condition(self) -> Q:
+        """What holds for the rows that have the value, or start with it."""
         if self.text == ANY:
-            return queryset.exclude(**{self.parameter_name: ""})
+            return ~Q(**{self.parameter_name: ""})
         if self.text.endswith(ANY):
-            return queryset.filter(**{f"{self.parameter_name}__startswith": self.text[:-1]})
-        return super().queryset(request, queryset)
+            return Q(**{f"{self.parameter_name}__startswith": self.text[:-1]})
+        return super().condition
 
     def choices(self, changelist: Any) -> Iterator[Any]:
         """What the form needs: what it keeps of the query string, and the way to clear it."""

@@ -12,12 +12,13 @@ from datetime import datetime
 from typing import Any
 
 from django.db import connections, models
-from django.db.models import Q
+from django.db.models import Case, F, Func, Q, Value, When
 from django.utils.dateparse import parse_datetime
 
 #: The largest number that every database takes for a primary key.
 MAX_KEY = 2**63 - 1
 TIME = "received_at"
+SIGNS = {"lt": " < ", "lte": " <= ", "gt": " > ", "gte": " >= "}
 
 
 @dataclass(frozen=True)
@@ -120,16 +121,31 @@ class Seek:
         start = ("lt" if older else "gt", place.key) if place else None
         end = ("gte" if older else "lte", edge.key) if edge else None
         upper, lower = (start, end) if older else (end, start)
-        bounds = [upper or ("lte", MAX_KEY), lower or ("gte", 0)]
-        for operator, key in bounds:
-            rows = rows.filter(**{f"pk__{operator}": key})
-        if connections[rows.db].vendor == "sqlite":
-            return rows.filter(**self.fixed).order_by(*_directed(["pk"], older=older))
+        upper, lower = upper or ("lte", MAX_KEY), lower or ("gte", 0)
+        directed = _directed([*self.fixed, "pk"], older=older)
+        vendor = connections[rows.db].vendor
         # Given an equality, PostgreSQL may walk the primary key instead and read all that is newer
         # than the first match, and MariaDB enters the index at its newest row, not at the place.
+        if vendor == "postgresql" and self.fixed:
+            # Given a range of the primary key, PostgreSQL may read all of that and sort it.
+            return rows.filter(self._row(*upper), self._row(*lower)).order_by(*directed)
+        for operator, key in (upper, lower):
+            rows = rows.filter(**{f"pk__{operator}": key})
+        if vendor == "sqlite":
+            return rows.filter(**self.fixed).order_by(*_directed(["pk"], older=older))
         for name, value in self.fixed.items():
             rows = rows.filter(**{f"{name}__gte": value, f"{name}__lte": value})
-        return rows.order_by(*_directed([*self.fixed, "pk"], older=older))
+        return rows.order_by(*directed)
+
+    def _row(self, operator: str, key: int) -> Func:
+        """A bound of the index that is walked: its columns compared as one row."""
+        return Func(
+            Func(*map(F, [*self.fixed, "pk"]), template="(%(expressions)s)"),
+            Func(*map(Value, [*self.fixed.values(), key]), template="(%(expressions)s)"),
+            template="%(expressions)s",
+            arg_joiner=SIGNS[operator],
+            output_field=models.BooleanField(),
+        )
 
     def _place_of(self, row: Any) -> Place:
         return Place(row.pk, getattr(row, TIME) if self.by_time else None)
@@ -144,6 +160,17 @@ class Seek:
 
 def _directed(columns: list[str], *, older: bool) -> list[str]:
     return [f"-{column}" if older else column for column in columns]
+
+
+def unweighed(asked: Q, database: str) -> Q | Case:
+    """What no index serves, in a form from which PostgreSQL does not guess how few rows match.
+
+    Where it expects fewer than a page it may read the range in another way than in order, all of
+    it. Now it expects every second row to match, so that a walk in order is soon over.
+    """
+    if connections[database].vendor != "postgresql":
+        return asked
+    return Case(When(asked, then=Value(True)), default=Value(False))
 
 
 def served(model: type[models.Model], equal: Collection[str], order: str) -> list[str]:
