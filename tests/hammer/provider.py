@@ -122,7 +122,7 @@ class Tally:
             self.accepted[event.id] += 1
         if answer.word == "processed":
             self.processed[event.id] += 1
-        if answer.status not in (0, 200, 409, 503):
+        if answer.status not in (0, 200, 202, 409, 503):
             self.strange.append((event, answer))
 
     def figures(self) -> dict[str, Any]:

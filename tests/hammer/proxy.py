@@ -18,9 +18,10 @@ MOMENTS = ("before", "during", "after")
 class Wire:
     """Forwards connections to a database; cuts those whose next statement is marked for it."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self.address = host, port
-        self.listening = socket.create_server(("127.0.0.1", 0), backlog=256)
+    def __init__(self, host: str, to: int, *, port: int = 0) -> None:
+        """`to` is the port behind the wire, `port` the one in front of it, any free one if 0."""
+        self.address = host, to
+        self.listening = socket.create_server(("127.0.0.1", port), backlog=256)
         self.cuts: Counter[str] = Counter()
         self._marker = b""
         self._moment = ""

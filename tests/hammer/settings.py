@@ -17,6 +17,9 @@ ROOT_URLCONF = "tests.hammer.urls"
 INSTALLED_APPS = ["django_webhook_idempotency", "tests.app", "tests.hammer"]
 MIDDLEWARE = []
 
+INSTALLED_APPS += _changes.get("APPS", [])
+globals().update(_changes.get("DJANGO", {}))
+
 DATABASES["default"].update(_changes.get("DATABASE", {}))
 WEBHOOK_IDEMPOTENCY = {**WEBHOOK_IDEMPOTENCY, **_changes.get("WEBHOOK_IDEMPOTENCY", {})}
 for _name in {"LEASE", "BACKOFF", "BACKOFF_MAX"} & WEBHOOK_IDEMPOTENCY.keys():

@@ -1,0 +1,12 @@
+"""Found by Celery's autodiscovery, and so by its workers: there messages count as lost sooner."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.conf import settings
+
+from django_webhook_idempotency.dispatch import sweeper
+
+if hasattr(settings, "HAMMER_MESSAGE_TIME"):
+    sweeper.MESSAGE_TIME = timedelta(seconds=settings.HAMMER_MESSAGE_TIME)
