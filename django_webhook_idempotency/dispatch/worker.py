@@ -66,8 +66,8 @@ class Worker:
         #: What the thread that waits in `run` is told; a queue that a signal handler may use.
         self._mail: SimpleQueue[str] = SimpleQueue()
         self.bell = Bell()
-        self.pool = Pool(concurrency, self.bell.ring)
-        self.claimer = Claimer(self.pool, self.bell, providers, once=once)
+        self.claimer = Claimer(self.bell, providers, once=once)
+        self.pool = Pool(concurrency, self.claimer)
         self.listener = None if once or not Listener.is_possible() else Listener(self.bell)
 
     def stop(self) -> None:
@@ -76,9 +76,9 @@ class Worker:
 
     def is_dead(self) -> str | None:
         """What is wrong if this process cannot go on by itself; None if it can."""
-        if not self.claimer.is_alive() or not self.pool.is_alive:
+        if not self.pool.is_alive and not self.claimer.is_stopping:
             return "a thread has ended"
-        if time.monotonic() - self.claimer.ticked > STUCK:
+        if self.claimer.stuck_for > STUCK:
             return "the loop is stuck"
         return None
 
@@ -96,13 +96,11 @@ class Worker:
             self.pool.start()
             if self.listener is not None:
                 self.listener.start()
-            self.claimer.start()
             threading.Thread(target=self._tell_of_the_end, daemon=True).start()
-            self._mail.get()
-            self.claimer.stop()
+            ended = self._mail.get() == "end" or self._finish()
+            ending = Ending() if ended else self._give_back()
             if self.listener is not None:
                 self.listener.stop()
-            ending = Ending() if self._finish() else self._give_back()
         ending.runs, ending.failures = self.pool.runs, self.pool.failures
         ending.error = self.claimer.error
         return ending
@@ -121,46 +119,28 @@ class Worker:
                 signal.signal(each, handler)
 
     def _tell_of_the_end(self) -> None:
-        self.claimer.join()
-        self._mail.put("claimer")
+        self.pool.join()
+        self._mail.put("end")
 
     def _finish(self) -> bool:
         """Let what runs come to its end; False if the grace or a second signal ends the wait."""
-        ended = threading.Thread(target=self._wait_for_the_pool, daemon=True)
-        ended.start()
-        deadline = time.monotonic() + self.grace
-        while True:
-            try:
-                word = self._mail.get(timeout=max(deadline - time.monotonic(), 0))
-            except Empty:
-                return False
-            if word == "idle":
-                self.pool.close()
-                return True
-            if word == "stop":
-                return False
-
-    def _wait_for_the_pool(self) -> None:
-        """Say when nothing runs and nothing more will."""
-        self.claimer.join()
-        self.pool.wait_until_idle(threading.TIMEOUT_MAX)
-        self._mail.put("idle")
+        self.claimer.stop()
+        try:
+            return self._mail.get(timeout=self.grace) == "end"
+        except Empty:
+            return False
 
     def _give_back(self) -> Ending:
         """Give back what is held, while it still runs: no thread can be stopped from outside."""
-        held = self.pool.held()
+        held = self.claimer.held()
         given: list[bool] = []
 
         def give() -> None:
-            try:
-                with ledger.bounded_lock_wait(ledger.alias(), GIVE_BACK_LOCK):
-                    for claim in held:
-                        given.append(give_back(claim, GIVEN_BACK_WAIT))
-            except Exception:
-                return
-            finally:
-                connections.close_all()
-                self._mail.put("given")
+            for claim in held:
+                with suppress(Exception), ledger.bounded_lock_wait(ledger.alias(), GIVE_BACK_LOCK):
+                    given.append(give_back(claim, GIVEN_BACK_WAIT))
+            connections.close_all()
+            self._mail.put("given")
 
         threading.Thread(target=give, daemon=True).start()
         deadline = time.monotonic() + GIVE_BACK

@@ -44,6 +44,16 @@ def second_of_two(event: WebhookEvent) -> None:
     play(event)
 
 
+@webhook_handler("*", "hammer.one")
+def one(event: WebhookEvent) -> None:
+    Effect.objects.create(event_id=event.event_id)
+
+
+@webhook_handler("*", "hammer.one_leased", atomic=False)
+def one_leased(event: WebhookEvent) -> None:
+    Effect.objects.create(event_id=event.event_id)
+
+
 @webhook_handler("*", "hammer.poison")
 def poison(event: WebhookEvent) -> None:
     """End the process that runs it."""

@@ -240,12 +240,13 @@ class TestProbes:
         assert wait_until(lambda: worker.ask("/ready")[0] == 200)
         assert worker.ask("/live") == (200, {"status": "ok"})
         assert worker.ask("/secrets") == (404, {"status": "unknown"})
-        event_id = store("hammer.leased", before=2500)
+        event_id = store("hammer.leased", before=60_000)
         wait_until(entered(journal, event_id))
         worker.signal(signal.SIGTERM)
         stopping = (503, {"status": "unavailable", "why": "stopping"})
         wait_until(lambda: worker.ask("/ready") == stopping)
-        assert worker.ended() == 0
+        assert worker.ask("/live")[0] == 200
+        assert worker.stop() == 0
         assert worker.ask("/live")[0] == 0
 
     @not_on_sqlite
