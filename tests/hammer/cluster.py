@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -195,3 +196,44 @@ def celery_cluster(directory: Path, broker: Any, workers: Sequence[int]) -> Iter
         for node in nodes:
             node.wait_for_line("ready.")
         yield Cluster(server, broker, environment, nodes, beats)
+
+
+@contextmanager
+def tasks_cluster(directory: Path, workers: int) -> Iterator[Cluster]:
+    """A server and so many `db_worker` processes of Django's tasks in the database."""
+    apps = ["django_tasks_db"] + ([] if find_spec("django.tasks") else ["django_tasks"])
+    changes = {
+        "DATABASE": {"CONN_MAX_AGE": 60},
+        "WEBHOOK_IDEMPOTENCY": {
+            "PROCESSING": "queued",
+            "QUEUE": "tasks",
+            "LEASE": LEASE,
+            "BACKOFF": 0.5,
+        },
+        "APPS": apps,
+    }
+    environment = environment_of(directory, changes)
+    with ExitStack() as stack:
+        nodes = [
+            stack.enter_context(
+                running(
+                    directory / f"worker-{number}",
+                    environment,
+                    "django",
+                    "db_worker",
+                    "--no-startup-delay",
+                    "--interval=0.1",
+                )
+            )
+            for number in range(workers)
+        ]
+        server = stack.enter_context(
+            serve(
+                directory,
+                directory / "server",
+                environment["DATABASE_URL"],
+                workers=2,
+                settings=changes,
+            )
+        )
+        yield Cluster(server, None, environment, nodes)

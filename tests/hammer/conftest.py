@@ -82,6 +82,7 @@ def start(tmp_path: Path, database_url: str) -> Iterator[Start]:
             url: str = "",
             database: dict[str, Any] | None = None,
             sqlite: dict[str, Any] | None = None,
+            django: dict[str, Any] | None = None,
             **webhook: Any,
         ) -> Server:
             nonlocal number
@@ -94,7 +95,11 @@ def start(tmp_path: Path, database_url: str) -> Iterator[Start]:
                 tmp_path / f"log-{number}",
                 url or database_url,
                 workers=workers,
-                settings={"DATABASE": changes, "WEBHOOK_IDEMPOTENCY": webhook},
+                settings={
+                    "DATABASE": changes,
+                    "WEBHOOK_IDEMPOTENCY": webhook,
+                    "DJANGO": django or {},
+                },
             )
             return stack.enter_context(context)
 
