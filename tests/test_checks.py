@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from celery import Celery, _state
+from celery import Celery
 from django.conf import settings
 from django.core.checks import CheckMessage, run_checks
 from django.core.management import call_command
@@ -39,6 +39,7 @@ from django_webhook_idempotency.rest_framework.views import WebhookAPIView
 from django_webhook_idempotency.schedule import beat_schedule
 from django_webhook_idempotency.stores.database import DatabaseStore
 from django_webhook_idempotency.views import StripeWebhookView, WebhookView
+from tests.celery_apps import forget_choices, no_celery_apps
 
 SECRETS = ["whsec_0123456789abcdef"]
 GOOD = {"SECRETS": SECRETS}
@@ -263,11 +264,10 @@ class TestQueues:
 @pytest.fixture
 def celery_project() -> Iterator[Celery]:
     """Give the one Celery app there is, by way of which something sweeps."""
-    app = Celery("project", broker="memory://", set_as_current=False)
-    app.conf.beat_schedule = beat_schedule()
-    yield app
-    _state.set_default_app(None)
-    app.close()
+    with no_celery_apps():
+        app = Celery("project", broker="memory://", set_as_current=False)
+        app.conf.beat_schedule = beat_schedule()
+        yield app
 
 
 class TestEngines:
@@ -284,7 +284,7 @@ class TestEngines:
         other = Celery("other", set_as_current=False)
         assert messages(QUEUE="celery") == []
         # Celery makes the first one the default only where it was told of Django's settings.
-        _state.set_default_app(None)
+        forget_choices()
         said = messages(QUEUE="celery")
         assert ids(said) == ["E032"]
         assert "several" in said[0].msg

@@ -202,11 +202,28 @@ def celery_cluster(directory: Path, broker: Any, workers: Sequence[int]) -> Iter
 def tasks_cluster(directory: Path, workers: int) -> Iterator[Cluster]:
     """A server and so many `db_worker` processes of Django's tasks in the database."""
     apps = ["django_tasks_db"] + ([] if find_spec("django.tasks") else ["django_tasks"])
+    command = ["db_worker", "--no-startup-delay", "--interval=0.1"]
+    with _django_cluster(directory, workers, command, "tasks", apps) as cluster:
+        yield cluster
+
+
+@contextmanager
+def database_cluster(directory: Path, workers: int) -> Iterator[Cluster]:
+    """A server and so many `webhook_worker` processes with one thread each."""
+    command = ["webhook_worker", "--concurrency", "1"]
+    with _django_cluster(directory, workers, command, "database", []) as cluster:
+        yield cluster
+
+
+@contextmanager
+def _django_cluster(
+    directory: Path, workers: int, command: list[str], queue: str, apps: list[str]
+) -> Iterator[Cluster]:
     changes = {
         "DATABASE": {"CONN_MAX_AGE": 60},
         "WEBHOOK_IDEMPOTENCY": {
             "PROCESSING": "queued",
-            "QUEUE": "tasks",
+            "QUEUE": queue,
             "LEASE": LEASE,
             "BACKOFF": 0.5,
         },
@@ -216,14 +233,7 @@ def tasks_cluster(directory: Path, workers: int) -> Iterator[Cluster]:
     with ExitStack() as stack:
         nodes = [
             stack.enter_context(
-                running(
-                    directory / f"worker-{number}",
-                    environment,
-                    "django",
-                    "db_worker",
-                    "--no-startup-delay",
-                    "--interval=0.1",
-                )
+                running(directory / f"worker-{number}", environment, "django", *command)
             )
             for number in range(workers)
         ]

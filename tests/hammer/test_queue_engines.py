@@ -17,7 +17,7 @@ import pytest
 from django_webhook_idempotency.models import WebhookEvent
 
 from .brokers import RabbitBroker, RedisBroker
-from .cluster import LEASE, Cluster, celery_changes, celery_cluster, tasks_cluster
+from .cluster import LEASE, Cluster, celery_changes, celery_cluster, database_cluster, tasks_cluster
 from .conftest import Start, only_when_full
 from .ledger_state import assert_quiet
 from .provider import Event, events, fresh, post
@@ -33,8 +33,9 @@ pytestmark = [
 @contextmanager
 def engine(name: str, directory: Path) -> Iterator[Cluster]:
     """A server and two workers of an engine."""
-    if name == "tasks":
-        with tasks_cluster(directory, workers=2) as cluster:
+    if name in ("tasks", "database"):
+        make = tasks_cluster if name == "tasks" else database_cluster
+        with make(directory, workers=2) as cluster:
             yield cluster
         return
     broker: Any = RedisBroker(directory) if name == "redis" else RabbitBroker(direct=True)
@@ -48,6 +49,7 @@ def engine(name: str, directory: Path) -> Iterator[Cluster]:
     [
         pytest.param("rabbitmq", marks=[pytest.mark.service("rabbitmq"), only_when_full]),
         pytest.param("redis", marks=[pytest.mark.service("redis-server"), only_when_full]),
+        pytest.param("database", marks=only_when_full),
         "tasks",
     ],
 )

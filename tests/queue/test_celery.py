@@ -17,7 +17,7 @@ from uuid import uuid4
 
 import pytest
 import redis
-from celery import Celery, _state, signals
+from celery import Celery, signals
 from celery.contrib.testing.worker import start_worker
 from django.db import connection, connections
 from django.test import Client
@@ -32,6 +32,7 @@ from django_webhook_idempotency.enums import EventStatus
 from django_webhook_idempotency.models import WebhookDelivery, WebhookEvent
 from django_webhook_idempotency.names import PURGE, RUN, SWEEP
 from tests.app.models import Effect
+from tests.celery_apps import forget_choices, no_celery_apps
 from tests.deliveries import deliver
 from tests.services import AMQP_URL, REDIS_URL
 
@@ -44,18 +45,15 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def app(configure: Callable[..., None]) -> Iterator[Celery]:
     """Give the project's Celery app, which runs everything at once."""
     configure(QUEUE="celery")
-    app = Celery("project", broker="memory://", set_as_current=False)
-    app.conf.task_default_queue = f"webhooks-{uuid4().hex}"
-    app.conf.task_always_eager = True
-    app.conf.worker_hijack_root_logger = False
-    app.conf.broker_transport_options = {"polling_interval": 0.01}
-    app.loader.import_task_module("django_webhook_idempotency.tasks")
-    app.set_default()
-    _state._set_current_app(None)  # a worker in this thread may have set its own
-    yield app
-    _state._set_current_app(None)
-    _state.set_default_app(None)
-    app.close()
+    with no_celery_apps():
+        app = Celery("project", broker="memory://", set_as_current=False)
+        app.conf.task_default_queue = f"webhooks-{uuid4().hex}"
+        app.conf.task_always_eager = True
+        app.conf.worker_hijack_root_logger = False
+        app.loader.import_task_module("django_webhook_idempotency.tasks")
+        forget_choices()
+        app.set_default()
+        yield app
 
 
 @pytest.fixture(autouse=True)
@@ -403,7 +401,7 @@ def connection_of(publisher: Any) -> socket.socket:
 class TestApp:
     def test_is_the_projects_in_every_thread(self, app: Celery) -> None:
         """Celery's own current app is one of each thread."""
-        _state.set_default_app(None)
+        forget_choices()
         found = []
         thread = threading.Thread(target=lambda: found.append(celery_app()))
         thread.start()
@@ -411,20 +409,20 @@ class TestApp:
         assert found == [app]
 
     def test_none(self, app: Celery) -> None:
-        _state.set_default_app(None)
+        forget_choices()
         app.close()
         assert [message.id for message in queue_engine().check()] == ["webhooks.E032"]
 
     def test_several(self, app: Celery) -> None:
-        other = Celery("other", set_as_current=False)
-        try:
-            assert celery_app() is app
-            _state.set_default_app(None)
-            (message,) = queue_engine().check()
-            assert message.id == "webhooks.E032"
-            assert "set_default()" in (message.hint or "")
-        finally:
-            other.close()
+        Celery("other", set_as_current=False)
+        other = Celery("another", set_as_current=False)
+        assert celery_app() is app
+        forget_choices()
+        (message,) = queue_engine().check()
+        assert message.id == "webhooks.E032"
+        assert "set_default()" in (message.hint or "")
+        other.set_default()
+        assert celery_app() is other
 
 
 def test_without_the_extra_one_sentence_names_it() -> None:

@@ -9,7 +9,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from celery import Celery, _state
+from celery import Celery
 from celery.beat import Scheduler
 from celery.schedules import crontab
 from django.apps import apps
@@ -19,6 +19,7 @@ from django.core.management.base import CommandError
 from django_webhook_idempotency import schedule as schedule_module
 from django_webhook_idempotency.names import PURGE, SWEEP
 from django_webhook_idempotency.schedule import PERIODIC, Periodic, beat_schedule
+from tests.celery_apps import no_celery_apps
 
 HAS_BEAT = apps.is_installed("django_celery_beat")
 beat_models: Any = import_module("django_celery_beat.models") if HAS_BEAT else None
@@ -48,14 +49,13 @@ class TestDictionary:
         assert entries[SWEEP]["options"] == {"expires": 10}
 
     def test_beat_understands_it(self) -> None:
-        app = Celery("scheduled", broker="memory://", set_as_current=False)
-        app.conf.beat_schedule = beat_schedule()
-        scheduler = Scheduler(app, lazy=True)
-        scheduler.merge_inplace(app.conf.beat_schedule)
-        assert {entry.task for entry in scheduler.schedule.values()} == {SWEEP, PURGE}
-        assert 0 < scheduler.schedule[SWEEP].is_due().next <= 10
-        _state.set_default_app(None)
-        app.close()
+        with no_celery_apps():
+            app = Celery("scheduled", broker="memory://", set_as_current=False)
+            app.conf.beat_schedule = beat_schedule()
+            scheduler = Scheduler(app, lazy=True)
+            scheduler.merge_inplace(app.conf.beat_schedule)
+            assert {entry.task for entry in scheduler.schedule.values()} == {SWEEP, PURGE}
+            assert 0 < scheduler.schedule[SWEEP].is_due().next <= 10
 
     def test_needs_no_settings(self) -> None:
         """The project's celery.py imports it before there are any."""
