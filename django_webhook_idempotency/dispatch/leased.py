@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError
 from django.utils import timezone
 
@@ -35,8 +36,10 @@ from .work import Result, Work
 def deliver_leased(event: WebhookEvent, work: Work) -> Result:
     """Run an event's handlers under a lease, waiting a bounded time for somebody who holds it.
 
-    Raises StoreUnavailable, or the database's own error, when nothing could be claimed.
+    Raises StoreUnavailable, or the database's own error, when nothing could be claimed, and
+    ImproperlyConfigured if a handler has an ordering key.
     """
+    refuse_order(work)
     store = lease_store()
     stored: WebhookEvent | None = None
     for _ in patience(work.provider.wait):
@@ -64,6 +67,16 @@ def deliver_leased(event: WebhookEvent, work: Work) -> Result:
         if claim is not None:
             return LeasedRun(claim, work, store).run_all()
     return Result(Outcome.IN_PROGRESS, stored)
+
+
+def refuse_order(work: Work) -> None:
+    """Raise if a handler has an order: no transaction holds its key here, and no turn is kept."""
+    for handler in work.handlers:
+        if handler.ordering_key is not None:
+            raise ImproperlyConfigured(
+                f"Handler {handler.name} has an ordering_key, which needs PROCESSING 'queued' "
+                "where it, or another handler of the same event, is atomic=False."
+            )
 
 
 def _claim_new(event: WebhookEvent, work: Work, store: LeaseStore) -> Claim | None:

@@ -11,10 +11,7 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
-from decimal import Decimal
 from functools import partial
-from typing import Any
-from uuid import UUID
 
 from django.db import DatabaseError, connections
 from django.db.models import F, QuerySet
@@ -23,10 +20,11 @@ from django.utils import timezone
 from .. import ledger
 from ..enums import EventStatus
 from ..exceptions import OrderingError, Superseded
-from ..handlers import Handler, Reading, finished
+from ..handlers import Handler
 from ..inserts import is_locked
-from ..models import HandlerTurn, OrderingKey, WebhookEvent, digest_of
+from ..models import HandlerTurn, OrderingKey, WebhookEvent
 from .engines import tell
+from .readings import read
 from .runs import patience, retried
 from .versions import Version
 
@@ -37,43 +35,6 @@ logger = logging.getLogger("django_webhook_idempotency")
 LOCK_WAIT = 0.5
 #: How long an event waits for its turn if nobody calls it: as long as it has been there already.
 SHORTEST_WAIT, LONGEST_WAIT = timedelta(seconds=5), timedelta(minutes=5)
-
-
-def read(event: WebhookEvent, reading: Reading) -> Any:
-    """What a path into an event's payload leads to, None if it leads nowhere, or a function says.
-
-    A part of the path that is a number counts into a list.
-    """
-    if callable(reading):
-        return finished(reading(event))
-    value = event.data
-    for part in reading.split("."):
-        if isinstance(value, list) and part.isdecimal() and int(part) < len(value):
-            value = value[int(part)]
-        elif isinstance(value, dict):
-            value = value.get(part)
-        else:
-            return None
-    return value
-
-
-def key_of(event: WebhookEvent, handler: Handler) -> str | None:
-    """The digest of what orders an event for a handler; None if nothing does.
-
-    The scope is in it: two tenants may have the same ids. Raises OrderingError, or what a function
-    of the project raises.
-    """
-    if handler.ordering_key is None:
-        return None
-    value = read(event, handler.ordering_key)
-    if value is None or value == "":
-        return None
-    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal | UUID):
-        raise OrderingError(
-            f"The ordering key of {handler.name} is of type {type(value).__name__}; it should be "
-            "a text or a number."
-        )
-    return digest_of("ordering", handler.name, event.provider, event.scope, str(value))
 
 
 @dataclass
@@ -91,8 +52,9 @@ class Place:
     #: Whether a claim of this event that was lost had the place before.
     gave_way: bool = False
     version: Version | None = None
-    #: What the key's row says of the newest version applied.
+    #: What the key's row says of the newest version applied, and of who runs.
     applied: str = ""
+    holder: int | None = None
 
     @property
     def turn(self) -> QuerySet[HandlerTurn]:
@@ -100,12 +62,16 @@ class Place:
         return HandlerTurn.objects.using(self.using).filter(key=self.key, event=self.event)
 
     @property
+    def row(self) -> QuerySet[OrderingKey]:
+        """The row of the key."""
+        return OrderingKey.objects.using(self.using).filter(key=self.key)
+
+    @property
     def is_free(self) -> bool:
         """Whether no other event stands in the way now."""
         if self._is_behind():
             return False
-        holders = OrderingKey.objects.using(self.using).filter(key=self.key)
-        return not self._is_running(holders.values_list("holder", flat=True).first())
+        return not self._is_running(self.row.values_list("holder", flat=True).first())
 
     def take(self) -> bool:
         """Become the event that runs, in a short transaction; False if it has to wait."""
@@ -127,21 +93,18 @@ class Place:
 
     def _take(self) -> bool | None:
         with ledger.own_transaction(self.using):
-            row = lock_key(self.key, self.using)
-            if row is None:
+            if not self.lock():
                 return None
-            mine = OrderingKey.objects.using(self.using).filter(pk=row.pk)
             # Each a statement of its own, after the lock: what was committed before it is seen.
-            if self._is_behind() or self._is_running(row.holder):
+            if self._is_behind() or self.is_held:
                 self.turn.update(waiting=True)
-                if row.holder == self.event.pk:
-                    mine.update(holder=None)
+                if self.holder == self.event.pk:
+                    self.row.update(holder=None)
                     self.gave_way = True
                 return False
             if self.waiting:
                 self.turn.update(waiting=False, others_at=None)
-            mine.update(holder=self.event.pk, updated_at=timezone.now())
-            self.applied = row.version
+            self.row.update(holder=self.event.pk, updated_at=timezone.now())
         return True
 
     def _is_behind(self) -> bool:
@@ -157,6 +120,22 @@ class Place:
             return False
         events = WebhookEvent.objects.using(self.using)
         return events.filter(pk=holder, status=EventStatus.PROCESSING).exists()
+
+    def lock(self) -> bool:
+        """Lock the key's row until the transaction ends; False if it has none.
+
+        Raises the database's error if somebody else has locked it.
+        """
+        row = lock_key(self.key, self.using)
+        if row is None:
+            return False
+        self.applied, self.holder = row.version, row.holder
+        return True
+
+    @property
+    def is_held(self) -> bool:
+        """Whether another event has the locked key, in a worker's hands."""
+        return self._is_running(self.holder)
 
     def compare(self) -> None:
         """Read the event's version. Raises Superseded if a newer one was applied, OrderingError."""
@@ -176,12 +155,18 @@ class Place:
 
         `done` is whether the handler is through with the event, `applied` whether it succeeded.
         """
-        changes: dict[str, Any] = {"holder": None, "updated_at": timezone.now()}
-        if applied and self.version is not None:
-            changes["version"] = self.version.stored
-        OrderingKey.objects.using(self.using).filter(key=self.key).update(**changes)
+        changes = self._new_version if applied else {}
+        self.row.update(holder=None, updated_at=timezone.now(), **changes)
         if done:
             self.turn._raw_delete(self.using)
+
+    def write_version(self) -> None:
+        """Note the version that was applied, in the transaction that locks the key's row."""
+        self.row.update(updated_at=timezone.now(), **self._new_version)
+
+    @property
+    def _new_version(self) -> dict[str, str]:
+        return {} if self.version is None else {"version": self.version.stored}
 
 
 def undone(key: str, using: str) -> QuerySet[HandlerTurn]:

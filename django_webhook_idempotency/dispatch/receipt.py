@@ -14,7 +14,8 @@ from ..exceptions import StoreUnavailable
 from ..models import WebhookEvent
 from .engines import tell
 from .meeting import meet, meet_twin
-from .places import end_rest, key_of, line_up
+from .places import end_rest, line_up
+from .readings import key_of
 from .runs import patience
 from .work import Result, Work
 

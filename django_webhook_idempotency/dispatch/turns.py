@@ -8,7 +8,8 @@ from django.utils import timezone
 
 from ..handlers import Handler
 from ..models import HandlerTurn, WebhookEvent
-from .places import Place, call, call_next, key_of, line_up
+from .places import Place, call, call_next, line_up
+from .readings import key_of
 
 
 class Waits(Exception):

@@ -26,6 +26,12 @@ from tests.deliveries import deliver
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+@pytest.fixture(autouse=True)
+def rare_retries(configure: Callable[..., None]) -> None:
+    """Let a failed event wait until the test says so: a back-off may also be no wait at all."""
+    configure(BACKOFF=timedelta(days=1), BACKOFF_MAX=timedelta(days=1))
+
+
 class Log:
     """A handler that notes its events and fails when it is told to."""
 
