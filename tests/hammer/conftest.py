@@ -66,14 +66,19 @@ Start = Callable[..., Server]
 
 
 @pytest.fixture
-def start(tmp_path: Path, database_url: str) -> Iterator[Start]:
+def processes_url(database_url: str) -> Iterator[str]:
+    """Give the URL of this run's database to processes that have ended before the next test."""
+    yield database_url
+    leave_wal()
+
+
+@pytest.fixture
+def start(tmp_path: Path, processes_url: str) -> Iterator[Start]:
     """Give a function that starts a server on this run's database.
 
     All servers of a test share one journal, one set of lock files and one count of failures.
     """
     with ExitStack() as stack:
-        if connection.vendor == "sqlite":
-            stack.callback(leave_wal)
         number = 0
 
         def start(
@@ -93,7 +98,7 @@ def start(tmp_path: Path, database_url: str) -> Iterator[Start]:
             context: AbstractContextManager[Server] = serve(
                 tmp_path,
                 tmp_path / f"log-{number}",
-                url or database_url,
+                url or processes_url,
                 workers=workers,
                 settings={
                     "DATABASE": changes,
@@ -107,7 +112,7 @@ def start(tmp_path: Path, database_url: str) -> Iterator[Start]:
 
 
 @pytest.fixture
-def work(tmp_path: Path, database_url: str) -> Iterator[Work]:
+def work(tmp_path: Path, processes_url: str) -> Iterator[Work]:
     """Give a function that starts a `webhook_worker`."""
-    with crew(tmp_path, database_url) as work:
+    with crew(tmp_path, processes_url) as work:
         yield work

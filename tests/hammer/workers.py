@@ -21,7 +21,7 @@ from django.db import connection
 
 from .journal import Journal
 from .server import ROOT
-from .sqlite import SQLITE, leave_wal
+from .sqlite import SQLITE
 
 START_TIMEOUT = 60  # seconds
 
@@ -131,8 +131,6 @@ Work = Callable[..., Worker]
 def crew(directory: Path, database_url: str) -> Iterator[Work]:
     """Give a function that starts workers; they share one journal and end with the test."""
     with ExitStack() as stack:
-        if connection.vendor == "sqlite":
-            stack.callback(leave_wal)
         number = 0
 
         def work(

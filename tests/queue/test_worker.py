@@ -22,6 +22,7 @@ from tests.deliveries import deliver
 from tests.hammer.journal import Journal
 from tests.hammer.provider import fresh
 from tests.hammer.proxy import wired
+from tests.hammer.sqlite import leave_wal
 from tests.hammer.workers import Work, crew
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -35,6 +36,7 @@ def work(tmp_path: Path, database_url: str) -> Iterator[Work]:
     """Give a function that starts a worker."""
     with crew(tmp_path, database_url) as work:
         yield work
+    leave_wal()
 
 
 @pytest.fixture
@@ -126,6 +128,7 @@ class TestRunning:
         statuses = dict(WebhookEvent.objects.values_list("event_id", "status"))
         assert statuses == {wanted: "processed", other: "pending"}
 
+    @pytest.mark.once
     def test_a_provider_that_nobody_knows(self) -> None:
         with pytest.raises(CommandError, match=r"'strype' is not known. Known: github, .*stripe"):
             call_command("webhook_worker", "--once", "--providers", "stripe", "strype")
@@ -143,6 +146,7 @@ class TestRunning:
         assert -0.05 < (timezone.now() - due).total_seconds() < 0.7
         worker.stop()
 
+    @pytest.mark.once
     def test_a_handler_that_exits_ends_nothing_else(self, work: Work, store: Any) -> None:
         worker = work("--concurrency", "1", BACKOFF=600)
         leaving = store("hammer.exit")
@@ -212,6 +216,7 @@ class TestStopping:
         wait_for_status("processed")
         assert Effect.objects.count() == 1
 
+    @pytest.mark.once
     def test_a_second_signal_waits_no_longer(
         self, work: Work, store: Any, journal: Journal
     ) -> None:
@@ -225,6 +230,7 @@ class TestStopping:
         assert worker.ended(5) == 0
         assert WebhookEvent.objects.get().status == "pending"
 
+    @pytest.mark.once
     def test_stops_while_it_has_nothing_to_do(self, work: Work) -> None:
         worker = work()
         worker.wait_for_line("started")
@@ -267,11 +273,13 @@ class TestProbes:
             assert Effect.objects.count() == 1
             assert "Traceback" not in worker.log
 
+    @pytest.mark.once
     def test_a_port_that_is_taken(self, work: Work) -> None:
         port = work("--probe", "0").wait_for_line(r"probe=http://127.0.0.1:(\d+)")[1]
         with pytest.raises(CommandError, match=r"No probe can listen on 127\.0\.0\.1:"):
             call_command("webhook_worker", "--once", "--probe", port)
 
+    @pytest.mark.once
     @pytest.mark.parametrize("text", ["web", "70000", "a:b", "::1:x", "8000:"])
     def test_no_address(self, text: str) -> None:
         with pytest.raises(CommandError, match="neither a port nor HOST:PORT"):
