@@ -249,6 +249,13 @@ def test_operations_page_names_every_option(heading, name):
     assert documented == options_of(command) - options_of(BaseCommand())
 
 
+def test_workers_page_names_every_option_of_the_worker():
+    rows = table_under(DOCS / "workers.md", "Worker options")
+    documented = {row[0].strip("`").split()[0] for row in rows}
+    command = load_command_class("django_webhook_idempotency", "webhook_worker")
+    assert documented == options_of(command) - options_of(BaseCommand())
+
+
 def test_handlers_page_names_every_signal():
     documented = {row[0].strip("`") for row in table_under(DOCS / "handlers.md", "Signals")}
     assert documented == {name for name in dir(signals) if name.startswith("webhook_")}
