@@ -105,7 +105,7 @@ def redis_problem() -> str | None:
 
 def rabbitmq_problem() -> str | None:
     try:
-        from kombu import Connection
+        from kombu.connection import Connection
     except ImportError as error:
         return f"RabbitMQ: its client is missing: {error}"
     try:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
-import kombu
+import kombu.connection
 import redis
 
 from tests.services import AMQP_URL
@@ -102,14 +102,14 @@ class RabbitBroker:
     def close(self) -> None:
         if self.wire is not None:
             self.stop()
-        with kombu.Connection(AMQP_URL) as connection:
+        with kombu.connection.Connection(AMQP_URL) as connection:
             connection.default_channel.queue_delete(self.queue)
 
     def empty(self) -> None:
-        with kombu.Connection(AMQP_URL) as connection:
+        with kombu.connection.Connection(AMQP_URL) as connection:
             connection.default_channel.queue_purge(self.queue)
 
     def waiting(self) -> int:
-        with kombu.Connection(AMQP_URL) as connection:
+        with kombu.connection.Connection(AMQP_URL) as connection:
             declared = connection.default_channel.queue_declare(self.queue, passive=True)
             return int(declared.message_count)

@@ -8,5 +8,6 @@ from django.conf import settings
 
 from django_webhook_idempotency.dispatch import sweeper
 
-if hasattr(settings, "HAMMER_MESSAGE_TIME"):
-    sweeper.MESSAGE_TIME = timedelta(seconds=settings.HAMMER_MESSAGE_TIME)
+_seconds: float | None = getattr(settings, "HAMMER_MESSAGE_TIME", None)
+if _seconds is not None:
+    sweeper.MESSAGE_TIME = timedelta(seconds=_seconds)

@@ -56,7 +56,7 @@ def cluster(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Cluster]:
     """Start everything once for all tests of a broker."""
-    kind: str = request.cls.broker  # type: ignore[union-attr]
+    kind: str = request.cls.broker
     directory = tmp_path_factory.mktemp(kind)
     broker = RedisBroker(directory) if kind == "redis" else RabbitBroker()
     with ExitStack() as stack:

@@ -102,7 +102,7 @@ def eventually(condition: Callable[[], Any], timeout: float = 10) -> bool:
 
 def waiting(app: Celery) -> list[dict[str, Any]]:
     """The messages in the app's queue, taken out of it."""
-    messages = []
+    messages: list[dict[str, Any]] = []
     with app.connection_for_read() as connection:
         queue = connection.SimpleQueue(app.conf.task_default_queue)
         while True:
@@ -224,6 +224,13 @@ class TestRun:
             assert eventually(lambda: stored().status == EventStatus.PROCESSED)
         assert (Effect.objects.count(), stored().attempts) == (1, 1)
         assert "OperationalError" in caplog.text
+
+
+def test_a_message_outlives_the_process_that_has_it(app: Celery) -> None:
+    """And its end is nobody's business: when an event runs again stands in its row."""
+    task = app.tasks[RUN]
+    assert (task.acks_late, task.reject_on_worker_lost) == (True, True)
+    assert (task.ignore_result, task.max_retries) == (True, 0)
 
 
 class TestPeriodic:
@@ -389,7 +396,7 @@ class TestTrouble:
             queue_engine().enqueue(1)
 
 
-def connection_of(publisher: Any) -> socket.socket:
+def connection_of(publisher: Any) -> Any:
     """The socket of a publisher's connection to its broker."""
     channel = publisher._connection.default_channel
     if hasattr(channel, "client"):

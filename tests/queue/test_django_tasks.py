@@ -57,7 +57,7 @@ class Remote(BaseTaskBackend):
     threads: ClassVar[list[str]] = []
     answers: ClassVar[threading.Event] = threading.Event()
 
-    def enqueue(self, task: Any, args: Any, kwargs: Any) -> None:
+    def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         self.threads.append(threading.current_thread().name)
         self.answers.wait(30)
 
@@ -102,7 +102,8 @@ class TestDatabaseBackend:
         deliver(client, "stripe")
         assert work_off() == 1
         again = DBTaskResult.objects.get(status="READY")
-        assert again.run_after == stored().next_attempt_at > timezone.now()
+        assert again.run_after == stored().next_attempt_at
+        assert again.run_after > timezone.now()
         assert work_off() == 0
         past = timezone.now() - timedelta(seconds=1)
         WebhookEvent.objects.update(next_attempt_at=past)
@@ -138,7 +139,8 @@ class TestOtherBackends:
         use(settings, f"{BUILT_IN}.dummy.DummyBackend")
         handlers.add(effect)
         deliver(client, "stripe")
-        (result,) = task_backends["default"].results
+        backend: Any = task_backends["default"]
+        (result,) = backend.results
         assert result.args == [stored().pk]
 
     def test_one_behind_a_broker_is_bounded(

@@ -128,8 +128,8 @@ class TestWhatIsSent:
         receive(client, 1)
         mailbox.emptied()
         claim = Rotation().claim()
-        lease = claim.event.lease_expires_at - timezone.now()
-        age(lease.total_seconds() - 5)
+        lease: Any = claim.event.lease_expires_at
+        age((lease - timezone.now()).total_seconds() - 5)
         assert sweep() == 0
         age(6)
         assert sweep() == 1
