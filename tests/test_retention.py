@@ -17,7 +17,15 @@ from django.utils import timezone
 from django.utils.connection import ConnectionDoesNotExist
 
 from django_webhook_idempotency.enums import FINISHED, UNFINISHED, EventStatus
-from django_webhook_idempotency.models import HandlerRun, WebhookDelivery, WebhookEvent, digest_of
+from django_webhook_idempotency.models import (
+    HandlerRun,
+    HandlerStep,
+    HandlerTurn,
+    OrderingKey,
+    WebhookDelivery,
+    WebhookEvent,
+    digest_of,
+)
 from django_webhook_idempotency.retention import (
     Kind,
     OutOfTime,
@@ -63,6 +71,10 @@ def make_delivery(days: float = 0, event: WebhookEvent | None = None, **values: 
 
 def make_run(event: WebhookEvent) -> HandlerRun:
     return HandlerRun.objects.create(event=event, handler="a.b", number=1, started_at=ago(0))
+
+
+def make_ordering_key(key: str, days: float, provider: str = "stripe") -> OrderingKey:
+    return OrderingKey.objects.create(key=key, provider=provider, updated_at=ago(days))
 
 
 def make_purge(*slugs: str, **options: Any) -> Purge:
@@ -130,6 +142,35 @@ class TestWhatGoes:
         assert WebhookDelivery.objects.get().event == staying
         assert {handler_run.event for handler_run in HandlerRun.objects.all()} == {staying}
         assert orphans() == 0
+
+    def test_its_steps_and_turns_go_along_too(self) -> None:
+        old, new = make_event(KEY + 1), make_event(1)
+        for event in (old, new):
+            HandlerStep.objects.create(event=event, key="k", name="s", handler="h", result="1")
+            HandlerTurn.objects.create(event=event, key="k")
+        counted = total(make_purge().count())
+        assert run(make_purge()) == {Kind.KEYS: 1, Kind.RUNS: 1} == counted
+        assert HandlerStep.objects.get().event_id == HandlerTurn.objects.get().event_id == new.pk
+
+    def test_ordering_keys_go_when_their_newest_event_may(self) -> None:
+        """But not while an event waits for one, and each by its own provider's retention."""
+        for number, days in enumerate([KEY + 1] * 7 + [KEY - 1]):
+            make_ordering_key(str(number), days)
+        make_ordering_key("github", 31, provider="github")
+        make_ordering_key("gone", KEY + 1, provider="gone")
+        waiting = make_event(KEY + 1, status=EventStatus.FAILED)
+        HandlerTurn.objects.create(event=waiting, key="3")
+        with override_settings(
+            WEBHOOK_IDEMPOTENCY={
+                "PROVIDERS": {
+                    "stripe": {"SECRETS": ["whsec_0123456789"]},
+                    "github": {"SECRETS": ["s"], "RETENTION": timedelta(days=30)},
+                }
+            }
+        ):
+            counted = total(make_purge().count())
+            assert run(make_purge()) == {Kind.ORDERING: 8} == counted
+        assert sorted(OrderingKey.objects.values_list("key", flat=True)) == ["3", "7"]
 
     @pytest.mark.parametrize("status", sorted(UNFINISHED))
     def test_an_unfinished_event_stays_whole_however_old_it_is(self, status: str) -> None:
@@ -315,7 +356,7 @@ class TestSteps:
         """WB-085: a constant number of statements for each range."""
         for _ in range(30):
             make_event(KEY + 1)
-        with django_assert_max_num_queries(8 * 3 + 16) as captured:
+        with django_assert_max_num_queries(10 * 3 + 16) as captured:
             run(make_purge("stripe", batch_size=10))
         statements = [query["sql"] for query in captured.captured_queries]
         assert not [sql for sql in statements if "COUNT(" in sql.upper()]

@@ -13,6 +13,7 @@ from .environment import check_clock, check_database, check_other_databases, che
 from .ids import IDS
 from .limits import check_retention, check_uploads
 from .options import check_options, check_own_problems, check_settings
+from .order import check_order
 from .queues import check_enqueue_timeout, check_queue, check_queued_views
 from .secrets import check_secrets
 from .stores import check_store
@@ -38,3 +39,4 @@ def register() -> None:
         register_check(check, TAG)
     register_check(check_views, TAG, Tags.urls)
     register_check(check_handlers, TAG)
+    register_check(check_order, TAG)

@@ -50,4 +50,6 @@ IDS: Mapping[str, str] = {
     "webhooks.E037": "QUEUE cannot be imported or made, or lacks something a queue engine needs.",
     "webhooks.E038": "ENQUEUE_TIMEOUT is no number of seconds above zero.",
     "webhooks.W039": "A queued view class with handle() cannot be imported by a worker.",
+    "webhooks.E050": "A handler has an ordering_key where it runs in the request without a "
+    "transaction.",
 }

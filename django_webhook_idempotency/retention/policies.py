@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from .. import ledger
 from ..conf import conf
-from ..models import WebhookDelivery, WebhookEvent
+from ..models import OrderingKey, WebhookDelivery, WebhookEvent
 from ..providers import BUILT_IN, Provider, configured_provider
 from ..providers.keyed import Keyed
 
@@ -62,6 +62,7 @@ def known_providers() -> list[str]:
     stored = {
         *_slugs(WebhookEvent.objects.using(using)),
         *_slugs(WebhookDelivery.objects.using(using)),
+        *_slugs(OrderingKey.objects.using(using)),
     }
     return sorted(stored | set(conf.providers))
 

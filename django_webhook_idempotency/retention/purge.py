@@ -23,7 +23,7 @@ from .. import ledger
 from ..inserts import is_locked
 from ..models import WebhookEvent
 from .policies import Policy
-from .walks import Bodies, Deliveries, Keys, Kind, Walk
+from .walks import Bodies, Deliveries, Keys, Kind, Ordering, Walk
 
 #: Rows in one transaction, and seconds between two.
 BATCH_SIZE = 2000
@@ -73,14 +73,14 @@ class Purge:
         if self.pause is None:
             self.pause = SQLITE_PAUSE if sqlite else PAUSE
         self.removed = {policy.provider: Counter() for policy in self.policies}
-        self._bounds: dict[tuple[type[Model], datetime], int | None] = {}
+        self._bounds: dict[tuple[type[Model], str, datetime], int | None] = {}
 
     @property
     def walks(self) -> list[Walk]:
         """What there is to walk; keys before bodies, which need not be emptied to be deleted."""
         return [
             walk(policy, self.using)
-            for walk in (Deliveries, Keys, Bodies)
+            for walk in (Ordering, Deliveries, Keys, Bodies)
             for policy in self.policies
         ]
 
@@ -129,12 +129,12 @@ class Purge:
 
     def _last(self, walk: Walk) -> int | None:
         """The highest id of a row that is old."""
-        key = walk.rows.model, walk.cutoff
+        own = walk.policy.provider if isinstance(walk, Ordering) else ""
+        key = walk.rows.model, own, walk.cutoff
         if key not in self._bounds:
             # Adding nothing keeps the planner from walking down the primary key through all that
             # is not old: the index on received_at leads to just the old rows.
-            rows = walk.rows.model._base_manager.using(self.using)
-            found = rows.filter(received_at__lt=walk.cutoff).aggregate(last=Max(F("pk") + 0))
+            found = walk.aged.aggregate(last=Max(F("pk") + 0))
             self._bounds[key] = found["last"]
         return self._bounds[key]
 

@@ -15,7 +15,14 @@ from django.db import connections
 from django.db.models import DO_NOTHING, PROTECT, RESTRICT, Exists, OuterRef, Q, QuerySet
 
 from ..enums import UNFINISHED
-from ..models import HandlerRun, WebhookDelivery, WebhookEvent
+from ..models import (
+    HandlerRun,
+    HandlerStep,
+    HandlerTurn,
+    OrderingKey,
+    WebhookDelivery,
+    WebhookEvent,
+)
 from ..querysets import WebhookEventQuerySet
 from .policies import Policy
 
@@ -27,17 +34,20 @@ class Kind(StrEnum):
     BODIES = "bodies"
     DELIVERIES = "deliveries"
     RUNS = "runs"
+    ORDERING = "ordering"
 
 
 class Walk(ABC):
     """One provider's rows of one table, and which of them go."""
 
     kind: Kind
+    #: Which time of the policy counts, if not the one of that name.
+    retention = ""
 
     def __init__(self, policy: Policy, using: str) -> None:
         self.policy = policy
         self.using = using
-        self.cutoff: datetime = getattr(policy, self.kind)
+        self.cutoff: datetime = getattr(policy, self.retention or self.kind)
 
     @property
     def events(self) -> WebhookEventQuerySet:
@@ -48,6 +58,12 @@ class Walk(ABC):
     def rows(self) -> QuerySet[Any]:
         """All rows that the walk passes."""
         return self.events
+
+    @property
+    def aged(self) -> QuerySet[Any]:
+        """The rows of the whole table, of all providers, that are older than the cutoff."""
+        rows: QuerySet[Any] = self.rows.model._base_manager.using(self.using)
+        return rows.filter(received_at__lt=self.cutoff)
 
     @property
     @abstractmethod
@@ -118,20 +134,23 @@ class Keys(Walk):
         return old
 
     def count(self) -> Counter[Kind]:
-        """Events and their runs; `Deliveries` counts the deliveries."""
+        """Events, their runs and steps; `Deliveries` counts the deliveries."""
         runs = HandlerRun.objects.using(self.using).filter(event__in=self.old)
-        return Counter({self.kind: self.old.count(), Kind.RUNS: runs.count()})
+        steps = HandlerStep.objects.using(self.using).filter(event__in=self.old)
+        return Counter({self.kind: self.old.count(), Kind.RUNS: runs.count() + steps.count()})
 
     def purge(self, part: QuerySet[Any]) -> Counter[Kind]:
-        """Delete events that nobody is at work on, their runs and deliveries first."""
+        """Delete events that nobody is at work on, and first what belongs to them."""
         going = _lock(part, self.using)
         if not going:
             return Counter()
         self.first = self.first or going[0]
         self.last = going[-1]
+        self._belonging(HandlerTurn.objects.all(), going)
+        steps = self._belonging(HandlerStep.objects.all(), going)
         removed = Counter(
             {
-                Kind.RUNS: self._belonging(HandlerRun.objects.all(), going),
+                Kind.RUNS: self._belonging(HandlerRun.objects.all(), going) + steps,
                 Kind.DELIVERIES: self._belonging(WebhookDelivery.objects.all(), going),
                 Kind.KEYS: len(going),
             }
@@ -191,17 +210,49 @@ class Bodies(Walk):
         return Counter({self.kind: events.update(body=None, response_body=None)})
 
 
-def _lock(events: QuerySet[Any], using: str) -> list[int]:
-    """Lock the events that nobody else has locked, and return their ids in order."""
+class Ordering(Walk):
+    """Ordering keys whose newest event is so old that its own key may go."""
+
+    kind = Kind.ORDERING
+    retention = Kind.KEYS
+
+    @property
+    def rows(self) -> QuerySet[Any]:
+        """The provider's ordering keys."""
+        return OrderingKey.objects.using(self.using).filter(provider=self.policy.provider)
+
+    @property
+    def aged(self) -> QuerySet[Any]:
+        """Those of the provider alone, which the index leads to."""
+        return self.rows.filter(updated_at__lt=self.cutoff)
+
+    @property
+    def old(self) -> QuerySet[Any]:
+        """Those that no event waits for."""
+        turns = HandlerTurn.objects.using(self.using).filter(key=OuterRef("key"))
+        return self.aged.filter(~Exists(turns))
+
+    def count(self) -> Counter[Kind]:
+        """How many would go now."""
+        return Counter({self.kind: self.old.count()})
+
+    def purge(self, part: QuerySet[Any]) -> Counter[Kind]:
+        """Delete those of the range that nobody locks."""
+        going = OrderingKey.objects.using(self.using).filter(pk__in=_lock(part, self.using))
+        return Counter({self.kind: going._raw_delete(self.using)})
+
+
+def _lock(rows: QuerySet[Any], using: str) -> list[int]:
+    """Lock the rows that nobody else has locked, and return their ids in order."""
     features = connections[using].features
     if features.has_select_for_update:
-        events = events.select_for_update(skip_locked=features.has_select_for_update_skip_locked)
-    return list(events.order_by("pk").values_list("pk", flat=True))
+        rows = rows.select_for_update(skip_locked=features.has_select_for_update_skip_locked)
+    return list(rows.order_by("pk").values_list("pk", flat=True))
 
 
 def _own_relations() -> list[Any]:
     """The project's own foreign keys to an event; only they need Django's slower delete."""
-    ours = (WebhookDelivery, HandlerRun)
+    ours = (WebhookDelivery, HandlerRun, HandlerStep, HandlerTurn)
     return [
         field
         for field in WebhookEvent._meta.get_fields(include_hidden=True)
