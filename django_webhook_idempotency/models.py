@@ -301,7 +301,7 @@ class HandlerTurn(models.Model):
     #: Whether the handler was held back when the event ran, and has not been called since.
     waiting = models.BooleanField(_("waiting"), default=False)
     #: Until when those handlers of the event rest that have failed, should the turn come before.
-    others_at = models.DateTimeField(_("others at"), null=True, blank=True)
+    others_at = models.DateTimeField(_("others rest until"), null=True, blank=True)
 
     class Meta:
         verbose_name = _("handler turn")

@@ -1,4 +1,4 @@
-"""What an event's page shows besides its own columns: bodies, deliveries and runs, all bounded."""
+"""What an event's page shows besides its own columns: bodies, deliveries, runs; all bounded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from django.db.models.functions import Length, Substr
 from django.utils.translation import gettext
 
 from ..enums import EventStatus
-from ..models import HandlerRun, WebhookDelivery, WebhookEvent
+from ..exceptions import Superseded
+from ..models import HandlerRun, HandlerStep, WebhookDelivery, WebhookEvent
 from .display import (
     NOTHING,
     badge,
@@ -72,6 +73,15 @@ class RunLine:
     result: str
     error: str = ""
     traceback: str = ""
+
+
+@dataclass(frozen=True)
+class StepLine:
+    """One finished step, ready to be shown; its result may be a secret and stays where it is."""
+
+    name: str
+    handler: str
+    finished: str
 
 
 def header_lines(delivery: WebhookDelivery) -> list[tuple[str, str]]:
@@ -137,6 +147,14 @@ def run_lines(event: WebhookEvent) -> Lines[RunLine]:
     return Lines(lines, cut=len(rows) > SHOWN)
 
 
+def step_lines(event: WebhookEvent) -> Lines[StepLine]:
+    """The newest finished steps of an event's handlers."""
+    steps = HandlerStep.objects.filter(event=event).defer("result").order_by("-pk")
+    rows = list(steps[: SHOWN + 1])
+    lines = [StepLine(row.name, row.handler, time_text(row.finished_at)) for row in rows[:SHOWN]]
+    return Lines(lines, cut=len(rows) > SHOWN)
+
+
 def _only_run(event: WebhookEvent) -> RunLine:
     """The run of an event that its only handler processed at the first try."""
     return RunLine(
@@ -153,6 +171,8 @@ def _run_line(run: HandlerRun) -> RunLine:
         result = badge(gettext("succeeded"), "good")
     elif run.finished_at is None:
         result = badge(gettext("not finished"), "waiting")
+    elif run.error_class == Superseded.__name__:
+        result = badge(str(EventStatus.SUPERSEDED.label), "quiet")
     else:
         result = badge(gettext("failed"), "bad")
     return RunLine(
@@ -161,9 +181,15 @@ def _run_line(run: HandlerRun) -> RunLine:
         started=time_text(run.started_at),
         duration=_lasted(run.started_at, run.finished_at),
         result=result,
-        error=": ".join(filter(None, [run.error_class, run.error_message])),
+        error=_error_of(run),
         traceback=run.traceback,
     )
+
+
+def _error_of(run: HandlerRun) -> str:
+    if run.error_class == Superseded.__name__:
+        return ""
+    return ": ".join(filter(None, [run.error_class, run.error_message]))
 
 
 def _lasted(started: datetime, finished: datetime | None) -> str:

@@ -13,8 +13,8 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from ..models import HandlerRun, WebhookDelivery, WebhookEvent
-from .details import bodies_of, delivery_lines, run_lines
+from ..models import HandlerRun, HandlerStep, WebhookDelivery, WebhookEvent
+from .details import bodies_of, delivery_lines, run_lines, step_lines
 from .display import NOTHING, above, choice_badge, duration_text, retry_text, time_text, two_lines
 from .filters import EventTypeFilter, ProviderFilter, ScopeFilter, StatusFilter
 from .ledger import LedgerAdmin
@@ -68,7 +68,7 @@ class WebhookEventAdmin(LedgerAdmin[WebhookEvent]):
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        """Add the bodies, the deliveries and the runs to an event's page."""
+        """Add the bodies, the deliveries, the runs and the steps to an event's page."""
         event = context["original"]
         source = source_of(event.provider)
         context["payload"], context["kept_answer"] = bodies_of(event, source)
@@ -77,6 +77,8 @@ class WebhookEventAdmin(LedgerAdmin[WebhookEvent]):
             context["deliveries_link"] = list_link(WebhookDelivery, event=event.pk)
         if may_view(request, HandlerRun):
             context["runs"] = run_lines(event)
+        if may_view(request, HandlerStep):
+            context["steps"] = step_lines(event)
         return super().render_change_form(request, context, *args, **kwargs)
 
     @admin.display(description=_("event"))

@@ -337,7 +337,7 @@ class Migration(migrations.Migration):
                 ("waiting", models.BooleanField(default=False, verbose_name="waiting")),
                 (
                     "others_at",
-                    models.DateTimeField(blank=True, null=True, verbose_name="others at"),
+                    models.DateTimeField(blank=True, null=True, verbose_name="others rest until"),
                 ),
                 (
                     "event",

@@ -12,12 +12,12 @@ from django.test import Client
 
 from django_webhook_idempotency.admin import details
 from django_webhook_idempotency.enums import EventStatus, Outcome
-from django_webhook_idempotency.models import WebhookEvent
+from django_webhook_idempotency.models import HandlerRun, HandlerStep, WebhookEvent
 from tests.admin.conftest import DELIVERIES, EVENTS, address
 from tests.admin.sample import FINGERPRINT, Sample, raised
 
 Text = Callable[..., str]
-PAGE_QUERIES = 6  # session, user, the event, the start of its bodies, deliveries, runs
+PAGE_QUERIES = 7  # session, user, the event, the start of its bodies, deliveries, runs, steps
 
 
 def section(page: str, name: str) -> str:
@@ -54,6 +54,35 @@ def test_the_only_run_of_an_event_has_no_row_and_is_shown(text_of: Text, sample:
     assert "<td>1</td>" in runs
     assert "<td>shop.webhooks.only</td>" in runs
     assert ">succeeded<" in runs
+
+
+def test_finished_steps_are_named_and_their_results_are_not_shown(
+    text_of: Text, sample: Sample, staff_client: Callable[..., Client]
+) -> None:
+    """What a step returned may be somebody's secret."""
+    event = sample.event("github", "guid", "push", {})
+    for number in range(details.SHOWN + 1):
+        HandlerStep.objects.create(
+            event=event, key=str(number), name=f"step-{number}", handler="a.b", result='"tok_9f"'
+        )
+    page = text_of(address(EVENTS, event.pk))
+    steps = section(page, "steps")
+    assert "<td>step-100</td>" in steps and "<td>a.b</td>" in steps
+    assert "step-0<" not in steps and "Only the newest 100 are shown." in steps
+    assert "tok_9f" not in page
+    client = staff_client("view_webhookevent")
+    assert "step-100" not in client.get(address(EVENTS, event.pk)).content.decode()
+
+
+def test_a_superseded_run_is_no_failure(text_of: Text, sample: Sample) -> None:
+    event = sample.event("github", "guid", "push", {}, EventStatus.SUPERSEDED)
+    HandlerRun.objects.create(
+        event=event, handler="h", number=1, started_at=sample.now, finished_at=sample.now,
+        error_class="Superseded",
+    )  # fmt: skip
+    runs = section(text_of(address(EVENTS, event.pk)), "runs")
+    assert ">superseded<" in runs
+    assert "Superseded" not in runs and ">failed<" not in runs
 
 
 def test_an_event_without_a_run_says_so(text_of: Text, sample: Sample) -> None:
