@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -22,6 +23,8 @@ from .queued import give_back
 from .wakeup import Bell, Listener
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+#: The longest time, in seconds, until a signal is noticed.
+SIGNAL_LATENCY = 0.2
 #: Seconds without a sign of life from the loop after which the worker counts as stuck: a database
 #: that does not answer must not get it killed.
 STUCK = 120.0
@@ -97,7 +100,7 @@ class Worker:
             if self.listener is not None:
                 self.listener.start()
             threading.Thread(target=self._tell_of_the_end, daemon=True).start()
-            ended = self._mail.get() == "end" or self._finish()
+            ended = self._read(math.inf) == "end" or self._finish()
             ending = Ending() if ended else self._give_back()
             if self.listener is not None:
                 self.listener.stop()
@@ -125,10 +128,19 @@ class Worker:
     def _finish(self) -> bool:
         """Let what runs come to its end; False if the grace or a second signal ends the wait."""
         self.claimer.stop()
-        try:
-            return self._mail.get(timeout=self.grace) == "end"
-        except Empty:
-            return False
+        return self._read(self.grace) == "end"
+
+    def _read(self, seconds: float) -> str:
+        """The next word in the mail, empty if none comes in time.
+
+        A signal may interrupt another thread than this one, which runs Python's handlers: so it
+        has to wake by itself now and then.
+        """
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            with suppress(Empty):
+                return self._mail.get(timeout=min(left, SIGNAL_LATENCY))
+        return ""
 
     def _give_back(self) -> Ending:
         """Give back what is held, while it still runs: no thread can be stopped from outside."""
@@ -144,10 +156,8 @@ class Worker:
 
         threading.Thread(target=give, daemon=True).start()
         deadline = time.monotonic() + GIVE_BACK
-        with suppress(Empty):
-            while (left := deadline - time.monotonic()) > 0:
-                if self._mail.get(timeout=left) in ("given", "stop"):
-                    break
+        while self._read(deadline - time.monotonic()) == "end":
+            continue
         # What could not be given back has ended meanwhile.
         return Ending(given_back=sum(given), left=len(held) - len(given), is_forced=True)
 
