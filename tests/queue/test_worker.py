@@ -325,6 +325,7 @@ class TestWakeUp:
         wait_until(entered(journal, event_id))
         assert journal.lines("enter", event_id)[0].at - stored < 0.4
 
+    @pytest.mark.only_on("sqlite", "mysql")
     def test_looks_where_nobody_rings(self, work: Work, store: Any, journal: Journal) -> None:
         worker = work("--probe", "0")
         wait_until(lambda: worker.ask("/ready")[0] == 200)
