@@ -30,6 +30,7 @@ from django_webhook_idempotency.handlers import registry
 from django_webhook_idempotency.providers import BUILT_IN, Provider, configured_provider
 from django_webhook_idempotency.providers import provider_class as class_of
 from django_webhook_idempotency.providers.options import COMMON, STRUCTURAL
+from django_webhook_idempotency.schedule import PERIODIC
 
 pytestmark = pytest.mark.once
 
@@ -254,6 +255,15 @@ def test_workers_page_names_every_option_of_the_worker():
     documented = {row[0].strip("`").split()[0] for row in rows}
     command = load_command_class("django_webhook_idempotency", "webhook_worker")
     assert documented == options_of(command) - options_of(BaseCommand())
+
+
+def test_celery_page_names_every_option_and_task():
+    rows = table_under(DOCS / "celery.md", "Schedule options")
+    documented = {row[0].strip("`") for row in rows}
+    command = load_command_class("django_webhook_idempotency", "schedule_webhooks")
+    assert documented == options_of(command) - options_of(BaseCommand())
+    periodic = [row[0].strip("`") for row in table_under(DOCS / "celery.md", "Beat")]
+    assert periodic == [each.task for each in PERIODIC]
 
 
 def test_handlers_page_names_every_signal():
