@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 from collections.abc import Callable
 from functools import cache
+from tempfile import gettempdir
+from typing import IO
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -16,6 +19,28 @@ MARIADB_URL = os.environ.get("MARIADB_URL", "mysql://root@127.0.0.1:3306/webhook
 REDIS_URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/0")
 AMQP_URL = os.environ.get("AMQP_URL", "amqp://guest:guest@127.0.0.1:5672//")
 CONNECT_TIMEOUT = 3  # seconds
+
+
+def lock_file(name: str) -> IO[bytes]:
+    """Open a file that this user's runs agree on; the kernel frees it when a run dies."""
+    return open(os.path.join(gettempdir(), f"webhooks-{os.getuid()}-{name}.lock"), "ab")
+
+
+@cache
+def own_redis() -> tuple[str, IO[bytes]]:
+    """The URL of a Redis database that no other run uses now, and the file that says so.
+
+    Some tests empty it, and runs on different databases have the same leases.
+    """
+    for number in range(1, 16):
+        file = lock_file(f"redis-{number}")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            continue
+        return urlsplit(REDIS_URL)._replace(path=f"/{number}").geturl(), file
+    raise RuntimeError("Every database of the Redis is used by another run of the tests.")
 
 
 def required() -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +12,6 @@ from django.test import Client
 from tests import services
 from tests.contract.faces import OWN, REGISTERED, script
 from tests.deliveries import deliver
-
-#: Runs that overlap use the same event ids, so each takes a Redis database of its own.
-REDIS_URL = f"redis://127.0.0.1:6379/{os.getpid() % 10 + 6}"
 
 
 @dataclass
@@ -77,8 +73,9 @@ def face(request: Any, settings: Any, handlers: Any, db: None) -> Iterator[Face]
         from redis import Redis
 
         services.require("redis")
-        settings.WEBHOOK_IDEMPOTENCY["REDIS_URL"] = REDIS_URL
-        redis = Redis.from_url(REDIS_URL)
+        url, _ = services.own_redis()
+        settings.WEBHOOK_IDEMPOTENCY["REDIS_URL"] = url
+        redis = Redis.from_url(url)
         redis.flushdb()
         redis.close()
     script.reset()

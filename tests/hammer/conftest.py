@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from tests.services import REDIS_URL
+from tests.services import lock_file, own_redis
 
 from .server import Server, serve
 from .sqlite import SQLITE, leave_wal
@@ -59,7 +60,21 @@ def figures(request: pytest.FixtureRequest) -> Callable[..., None]:
 @pytest.fixture
 def redis_url() -> str:
     """Give a Redis database that only these tests use: some of them empty it."""
-    return os.environ.get("WEBHOOK_HAMMER_REDIS", REDIS_URL.rsplit("/", 1)[0] + "/5")
+    return own_redis()[0]
+
+
+@pytest.fixture(autouse=True)
+def one_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let no two runs side by side start servers at once: both would be too slow for their waits.
+
+    Before any other fixture, so that nothing times out while it waits for its turn.
+    """
+    if "database_url" not in request.fixturenames:
+        yield
+        return
+    with lock_file("hammer") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 Start = Callable[..., Server]
