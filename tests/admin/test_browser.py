@@ -9,7 +9,7 @@ import pytest
 
 from tests.admin.screenshots import APP, browse, live_server
 
-pytestmark = [pytest.mark.service("chromium"), pytest.mark.slow]
+pytestmark = [pytest.mark.service("chromium"), pytest.mark.slow, pytest.mark.once]
 
 Live = tuple[str, dict[str, int]]
 
