@@ -15,7 +15,7 @@ manage := DJANGO_SETTINGS_MODULE=tests.settings $(python) -m django
 # only the tests need, and a change of pyproject.toml or constraints.txt installs anew.
 stamp := $(VENV)/.installed-
 
-.PHONY: help venv demo test lint docs bench
+.PHONY: help venv demo test test-sqlite test-postgres test-mariadb lint docs bench
 .SECONDARY:
 
 help:
@@ -40,6 +40,10 @@ $(stamp)%: $(stamp)base
 	@$(pip_install) --group $*
 	@touch $@
 
+# Not at once, whatever --jobs is: they install into one environment.
+$(stamp)beat: | $(stamp)test
+$(stamp)mariadb: | $(stamp)beat
+
 # Apart, because mysqlclient is compiled: without its headers the MariaDB run is skipped.
 $(stamp)mariadb: $(stamp)base
 	@if $(pip_install) --group mariadb 2>$(VENV)/mysqlclient.log; then touch $@; else \
@@ -52,13 +56,18 @@ demo: $(stamp)demo
 	@$(python) -m example_project.demo $(ARGS)
 
 # A run whose database is away skips every test and says why; WEBHOOK_TEST_REQUIRE_SERVICES=1 fails it.
-test: $(stamp)test $(stamp)beat $(stamp)mariadb
-	@echo "== SQLite"
-	@DATABASE_URL= $(python) -m pytest $(ARGS)
-	@echo "== PostgreSQL"
-	@DATABASE_URL=$(POSTGRES_URL) $(python) -m pytest $(ARGS)
-	@echo "== MariaDB"
-	@DATABASE_URL=$(MARIADB_URL) $(python) -m pytest $(ARGS)
+# CI lets as many of them run at once as it has processors: make --jobs=2 --output-sync=target test
+test: test-sqlite test-postgres test-mariadb
+
+test-sqlite test-postgres test-mariadb: $(stamp)test $(stamp)beat $(stamp)mariadb
+	@echo "== $(title)"
+	@DATABASE_URL=$(url) $(python) -m pytest $(ARGS)
+
+test-sqlite: title := SQLite
+test-postgres: title := PostgreSQL
+test-postgres: url = $(POSTGRES_URL)
+test-mariadb: title := MariaDB
+test-mariadb: url = $(MARIADB_URL)
 
 lint: $(stamp)lint
 	$(python) -m ruff check .
