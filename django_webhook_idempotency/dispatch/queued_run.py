@@ -78,7 +78,10 @@ class QueuedRun(LeasedRun):
                     if handler is not todo[0]:
                         self.look()
                     self.attempt(handler, is_last=handler is todo[-1])
-                return self.settled or self.settle()
+                if self.settled is None:
+                    return self.settle()
+                self.turns.drop()
+                return self.settled
         except LeaseLost:
             return self.overtaken()
         finally:

@@ -15,6 +15,7 @@ from django_webhook_idempotency.dispatch.lanes import Rotation
 from django_webhook_idempotency.dispatch.queued import give_back, run_claim
 from django_webhook_idempotency.enums import EventStatus
 from django_webhook_idempotency.exceptions import Ignore, Reject, Retry
+from django_webhook_idempotency.handlers import registry
 from django_webhook_idempotency.models import (
     HandlerRun,
     HandlerTurn,
@@ -208,6 +209,36 @@ class TestSequence:
         drain()
         assert wait(first) > timedelta(minutes=59)
         assert log.seen == ["e1"]
+
+    def test_nor_by_a_younger_one_that_is_given_up(
+        self, send: Any, log: Log, drain: Callable[[], int], configure: Any
+    ) -> None:
+        """Whoever calls the next of a key does not mean one that waits for its own retry."""
+        log.errors["e1"] = [Retry(after=3600)]
+        first = send("e1")
+        drain()
+        configure(MAX_ATTEMPTS=1)
+        second = send("e2")
+        claim(second)
+        WebhookEvent.objects.filter(pk=second.pk).update(
+            lease_expires_at=timezone.now(), next_attempt_at=timezone.now()
+        )
+        drain()
+        assert status(second) == EventStatus.DEAD
+        assert wait(first) > timedelta(minutes=59)
+
+    @pytest.mark.parametrize("error", [None, Reject()])
+    def test_the_turn_of_a_handler_that_is_gone_goes_with_the_event(
+        self, send: Any, log: Log, handlers: Any, drain: Callable[[], int], error: Any
+    ) -> None:
+        send("e1")
+        registry.remove(log)
+        new = Log()
+        new.errors["e1"] = [error] if error else []
+        handlers.add(new, name="renamed", ordering_key="object.id")
+        drain()
+        assert new.seen == ["e1"]
+        assert not HandlerTurn.objects.exists()
 
 
 class TestKeys:

@@ -20,6 +20,7 @@ from django_webhook_idempotency.enums import EventStatus
 from django_webhook_idempotency.exceptions import InsideTransaction
 from django_webhook_idempotency.models import HandlerRun, HandlerStep, WebhookEvent
 from tests.deliveries import body_of, deliver, signed_headers
+from tests.services import REDIS_URL
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -299,8 +300,6 @@ class TestFence:
         """Its lease ran out in the first step, and another worker has the event."""
         if store == "redis":
             requires_service("redis")
-            from tests.services import REDIS_URL
-
             configure(STORE="redis", REDIS_URL=REDIS_URL)
         taken: list[Any] = []
         second = Work()
@@ -325,6 +324,22 @@ class TestFence:
         run_claim(claim)
         assert (stored().status, second.calls) == (EventStatus.PROCESSED, 1)
         assert taken == ["first", "first"]
+
+    @pytest.mark.service("redis")
+    def test_nor_does_a_stalled_request(
+        self, client: Client, handlers: Any, configure: Callable[..., None]
+    ) -> None:
+        """Redis knows nothing of it: it forgot the first lease, say. The row knows."""
+        configure(PROCESSING="inline", STORE="redis", REDIS_URL=REDIS_URL)
+        second = Work()
+
+        def handler(event: WebhookEvent) -> None:
+            event.step("first", lambda: WebhookEvent.objects.update(lease_token="e" * 32))
+            event.step("second", second)
+
+        handlers.add(handler, atomic=False)
+        assert deliver(client, "stripe").json()["status"] == "in_progress"
+        assert second.calls == 0
 
     def test_the_first_that_was_stored_counts(
         self, client: Client, handlers: Any, drain: Callable[[], int]
