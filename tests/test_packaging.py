@@ -104,7 +104,8 @@ class TestMetadata:
 
     def test_extras(self, metadata):
         assert set(metadata.get_all("Provides-Extra")) == {
-            *("api", "celery", "crypto", "github", "metrics", "redis", "sangho", "stripe")
+            *("api", "celery", "crypto", "github", "metrics", "redis", "sangho", "stripe"),
+            "tasks",
         }
 
     def test_license_is_stated_and_enclosed(self, metadata, wheel):
