@@ -131,6 +131,8 @@ def celery_changes(broker: Any, **webhook: Any) -> dict[str, Any]:
             "QUEUE": "celery",
             "LEASE": LEASE,
             "BACKOFF": 0.5,
+            # A killer may meet one event again and again; it is to be a dead letter only elsewhere.
+            "MAX_ATTEMPTS": 1000,
             **webhook,
         },
         "DJANGO": {
