@@ -65,7 +65,7 @@ def test_two_workers_drain_while_events_come_in(
         started = time.monotonic()
         campaign = accept(cluster, sent, connections=8)
         accepted = time.monotonic() - started
-        cluster.drain(len(sent), timeout=60 + len(sent) / 20)
+        cluster.drain(len(sent), timeout=60 + len(sent) / 5)
         drained = time.monotonic() - started
         handlers = handler_times(cluster, {event.id for event in sent})
         figures(
