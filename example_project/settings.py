@@ -2,7 +2,9 @@
 
 - DATABASE_URL: a SQLite file beside this one, unless set
 - REDIS_URL: if set, where the leases of `atomic=False` work live
-- WEBHOOK_PROCESSING: passed on to WEBHOOK_IDEMPOTENCY
+- WEBHOOK_PROCESSING: `inline`, unless set to `queued`
+- WEBHOOK_QUEUE: what runs queued events: `database`, unless set to `celery` or `tasks`
+- CELERY_BROKER_URL: Celery's broker, a RabbitMQ on this machine unless set
 - WEBHOOK_SECRET_<PROVIDER>: one secret, or several separated by commas
 - WEBHOOK_ATOMIC_REQUESTS: Django's ATOMIC_REQUESTS; off, unless set
 - DEBUG: on, unless set; off, every provider needs a secret of its own
@@ -12,6 +14,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +116,20 @@ SECRET_KEY = secret_key([each for some in _secrets.values() for each in some], d
 
 WEBHOOK_IDEMPOTENCY = {
     "PROVIDERS": {provider: {"SECRETS": secrets} for provider, secrets in _secrets.items()},
-    **given(PROCESSING="WEBHOOK_PROCESSING", REDIS_URL="REDIS_URL"),
+    **given(PROCESSING="WEBHOOK_PROCESSING", QUEUE="WEBHOOK_QUEUE", REDIS_URL="REDIS_URL"),
 }
 if "REDIS_URL" in WEBHOOK_IDEMPOTENCY:
     WEBHOOK_IDEMPOTENCY["STORE"] = "redis"
+
+CELERY_BROKER_URL = os.environ.get("CELERY_BROKER_URL") or "amqp://guest:guest@127.0.0.1:5672//"
+CELERY_TASK_IGNORE_RESULT = True
+
+if WEBHOOK_IDEMPOTENCY.get("QUEUE") == "tasks":
+    # A queue in the database; Django's own backends run tasks in the request, or not at all.
+    TASKS = {"default": {"BACKEND": "django_tasks_db.DatabaseBackend"}}
+    INSTALLED_APPS += ["django_tasks_db"]
+    if find_spec("django.tasks") is None:
+        INSTALLED_APPS += ["django_tasks"]
 
 LOGGING = {
     "version": 1,

@@ -35,11 +35,14 @@ SECRETS = {
 }
 
 
+VARIABLES = {"CELERY_BROKER_URL", "DATABASE_URL", "DEBUG", "REDIS_URL"}
+
+
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take out of the environment what the example project reads."""
     for name in list(os.environ):
-        if name.startswith("WEBHOOK_") or name in ("DATABASE_URL", "DEBUG", "REDIS_URL"):
+        if name.startswith("WEBHOOK_") or name in VARIABLES:
             monkeypatch.delenv(name)
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "example_project.settings")
 
@@ -88,6 +91,18 @@ class TestSettings:
     def test_processing(self, settings_of):
         found = settings_of(WEBHOOK_PROCESSING="queued")["WEBHOOK_IDEMPOTENCY"]
         assert found["PROCESSING"] == "queued"
+
+    def test_queue(self, settings_of):
+        assert settings_of()["CELERY_BROKER_URL"].startswith("amqp://")
+        found = settings_of(WEBHOOK_QUEUE="celery", CELERY_BROKER_URL="redis://10.0.0.1/4")
+        assert found["WEBHOOK_IDEMPOTENCY"]["QUEUE"] == "celery"
+        assert found["CELERY_BROKER_URL"] == "redis://10.0.0.1/4"
+
+    def test_tasks_are_queued_in_the_database(self, settings_of):
+        assert "TASKS" not in settings_of()
+        found = settings_of(WEBHOOK_QUEUE="tasks")
+        assert found["TASKS"]["default"]["BACKEND"] == "django_tasks_db.DatabaseBackend"
+        assert "django_tasks_db" in found["INSTALLED_APPS"]
 
     def test_redis_keeps_the_leases(self, settings_of):
         found = settings_of(REDIS_URL="redis://10.0.0.1/3")["WEBHOOK_IDEMPOTENCY"]
@@ -201,6 +216,14 @@ class Shop:
                 [event_id],
             )
             return list(cursor.fetchall())
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait until something is so; fail if it never is."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to be"
+        time.sleep(0.1)
 
 
 def make_shop_tables() -> None:
@@ -345,3 +368,23 @@ print(json.dumps(booked))
 """
         done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True)
         assert json.loads(done.stdout) == [0, 2], done.stderr.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shop", [{"WEBHOOK_PROCESSING": "queued"}], indirect=True)
+def test_a_worker_books_what_the_shop_has_accepted(shop: Shop, tmp_path: Path) -> None:
+    answers = [shop.deliver("stripe", "evt_1", "a.b") for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [202, 200]
+    assert shop.deliver("github", "evt_2", "test.fail").status_code == 202
+    assert shop.entries("evt_1") == []
+    with (tmp_path / "worker.log").open("wb") as log:
+        worker = subprocess.Popen(
+            [sys.executable, str(ROOT / "example_project" / "manage.py"), "webhook_worker"],
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        wait_for(lambda: len(shop.entries("evt_1")) == len(shop.entries("evt_2")) == 1)
+    finally:
+        worker.terminate()
+        assert worker.wait(30) == 0
