@@ -8,7 +8,7 @@ event that runs: whoever comes while that one is in a worker's hands has to wait
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -72,6 +72,11 @@ class Place:
         if self._is_behind():
             return False
         return not self._is_running(self.row.values_list("holder", flat=True).first())
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether some event of the key is not done yet."""
+        return undone(self.key, self.using).exists()
 
     def take(self) -> bool:
         """Become the event that runs, in a short transaction; False if it has to wait."""
@@ -193,10 +198,12 @@ def create(places: Collection[Place], using: str) -> None:
     OrderingKey.objects.using(using).bulk_create(rows, ignore_conflicts=True)
 
 
-def line_up(event: WebhookEvent, keys: Collection[str], using: str) -> None:
+def line_up(
+    event: WebhookEvent, keys: Collection[str], using: str, *, waiting: bool = False
+) -> None:
     """Give an event its turns. One that it has already stays as it is."""
     if keys:
-        turns = [HandlerTurn(event=event, key=key) for key in keys]
+        turns = [HandlerTurn(event=event, key=key, waiting=waiting) for key in keys]
         HandlerTurn.objects.using(using).bulk_create(turns, ignore_conflicts=True)
 
 
@@ -220,6 +227,19 @@ def call_next(key: str, using: str) -> None:
         turn = undone(key, using).order_by("event_id").first()
         if turn is not None and turn.waiting:
             call(turn.event_id, using)
+    except DatabaseError as error:
+        logger.warning("webhook waiting for its turn not woken: %s", type(error).__name__)
+
+
+def look_again(places: Iterable[Place]) -> None:
+    """Let an event that was just put off run at once if its turn has come in the meantime.
+
+    Who ended then may not have seen yet that it waits. Never raises, as `call_next`.
+    """
+    try:
+        free = [place for place in places if not place.locked and place.is_free]
+        if free:
+            call(free[0].event.pk, free[0].using)
     except DatabaseError as error:
         logger.warning("webhook waiting for its turn not woken: %s", type(error).__name__)
 

@@ -14,7 +14,7 @@ from ..exceptions import StoreUnavailable
 from ..models import WebhookEvent
 from .engines import tell
 from .meeting import meet, meet_twin
-from .places import end_rest, line_up
+from .places import SHORTEST_WAIT, Place, end_rest, line_up, look_again
 from .readings import key_of
 from .runs import patience
 from .work import Result, Work
@@ -57,7 +57,10 @@ def store(event: WebhookEvent, work: Work) -> Result | None:
     event.status = EventStatus.PENDING
     event.lane = work.lane
     event.next_attempt_at = event.enqueued_at = event.received_at
-    turns = turns_of(event, work)
+    places = places_of(event, work)
+    waits = len(places) == len(work.handlers) and all(place.is_taken for place in places)
+    if waits:
+        event.next_attempt_at = event.received_at + SHORTEST_WAIT
     events = WebhookEvent.objects.using(using)
     with (
         ledger.bounded_lock_wait(using, provider.wait),
@@ -72,21 +75,24 @@ def store(event: WebhookEvent, work: Work) -> Result | None:
                 transaction.set_rollback(True, using=using)
                 return refused
         refuse_overflow(work)
-        line_up(event, turns, using)
-        transaction.on_commit(partial(tell, event.pk), using=using)
+        line_up(event, [place.key for place in places], using, waiting=waits)
+        news = partial(look_again, places) if waits else partial(tell, event.pk)
+        transaction.on_commit(news, using=using)
         return work.record(Result(Outcome.ACCEPTED, event), using)
 
 
-def turns_of(event: WebhookEvent, work: Work) -> list[str]:
-    """The ordering keys of an event, one for each handler that has an order.
+def places_of(event: WebhookEvent, work: Work) -> list[Place]:
+    """The places of an event, one for each handler that has an order.
 
     One that cannot be read stops nothing here: the event is stored, and its run fails visibly.
     """
-    keys = []
+    places = []
     for handler in work.handlers:
         with suppress(Exception):
-            keys.append(key_of(event, handler))
-    return [key for key in keys if key is not None]
+            key = key_of(event, handler)
+            if key is not None:
+                places.append(Place(event, handler, key, ledger.alias()))
+    return places
 
 
 def refuse_overflow(work: Work) -> None:

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from ..handlers import Handler
 from ..models import HandlerTurn, WebhookEvent
-from .places import Place, call, call_next, line_up
+from .places import Place, call_next, line_up, look_again
 from .readings import key_of
 
 
@@ -99,10 +99,7 @@ class Turns:
 
     def look_again(self) -> None:
         """After the event was given back: run it at once if it was called in the meantime."""
-        for place in self.waiting.values():
-            if not place.locked and place.is_free:
-                call(self.event.pk, self.using)
-                return
+        look_again(self.waiting.values())
 
     def drop(self) -> None:
         """The event is finished or given up: whatever turns are left of it are over."""

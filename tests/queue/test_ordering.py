@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection, connections
 from django.test import Client
 from django.utils import timezone
 
@@ -72,6 +74,7 @@ def claim(event: WebhookEvent) -> Claim:
     others = WebhookEvent.objects.filter(lane__isnull=False).exclude(pk=event.pk)
     kept = dict(others.values_list("pk", "next_attempt_at"))
     others.update(next_attempt_at=timezone.now() + timedelta(days=1))
+    WebhookEvent.objects.filter(pk=event.pk).update(next_attempt_at=timezone.now())
     claimed = Rotation().claim()
     for pk, at in kept.items():
         WebhookEvent.objects.filter(pk=pk).update(next_attempt_at=at)
@@ -423,6 +426,54 @@ class TestTurns:
         drain()
         send("e2")
         HandlerTurn.objects.create(event=first, key=HandlerTurn.objects.get().key)
+        drain()
+        assert log.seen == ["e1", "e2"]
+
+
+class TestReceipt:
+    def test_what_comes_behind_another_one_troubles_no_worker(
+        self, send: Any, log: Log, drain: Callable[[], int]
+    ) -> None:
+        log.errors["e1"] = [Retry(after=3600)]
+        send("e1")
+        second = send("e2")
+        assert timedelta(seconds=4) < wait(second) <= timedelta(seconds=5)
+        assert drain() == 1
+        assert HandlerTurn.objects.get(event=second).waiting
+
+    def test_but_it_is_due_if_another_handler_can_run(
+        self, client: Client, log: Log, handlers: Any
+    ) -> None:
+        handlers.add(lambda event: None, ordering_key="free")
+        for event_id in ("e1", "e2"):
+            deliver(client, "stripe", event_id, object={"id": 1}, free=event_id)
+        assert wait(WebhookEvent.objects.get(event_id="e2")) <= timedelta(0)
+
+    @pytest.mark.only_on("postgresql", "mysql")
+    def test_the_one_before_it_ends_while_it_is_stored(
+        self, send: Any, log: Log, drain: Callable[[], int]
+    ) -> None:
+        """It was seen undone, and it does not see the one that is not committed yet."""
+        claimed = claim(send("e1"))
+        ended: list[threading.Thread] = []
+
+        def run() -> None:
+            try:
+                run_claim(claimed)
+            finally:
+                connections.close_all()
+
+        def meanwhile(execute: Any, sql: str, *rest: Any) -> Any:
+            if "handlerturn" in sql and sql.startswith("INSERT") and not ended:
+                ended.append(threading.Thread(target=run))
+                ended[0].start()
+                ended[0].join(20)
+            return execute(sql, *rest)
+
+        with connection.execute_wrapper(meanwhile):
+            second = send("e2")
+        assert ended and log.seen == ["e1"]
+        assert wait(second) <= timedelta(0)
         drain()
         assert log.seen == ["e1", "e2"]
 
