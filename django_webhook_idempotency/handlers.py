@@ -46,7 +46,8 @@ async def _wait(value: Awaitable[Any]) -> Any:
         raise HandlerCancelled("The request was cancelled while the handler ran.") from error
 
 
-@dataclass(frozen=True, slots=True)
+# Compared by identity: a project's callable need not be hashable.
+@dataclass(frozen=True, slots=True, eq=False)
 class Handler:
     """A function, what it wants, and whether it shares the event's transaction.
 
