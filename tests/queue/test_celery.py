@@ -81,7 +81,8 @@ def on_redis(app: Celery) -> Iterator[None]:
     app.conf.broker_transport_options = {"global_keyprefix": prefix}
     yield
     with redis.Redis.from_url(REDIS_URL) as client:
-        client.delete(*client.scan_iter(f"{prefix}*"))
+        for key in client.scan_iter(f"{prefix}*"):
+            client.delete(key)
 
 
 @contextmanager

@@ -108,7 +108,9 @@ class TestRunning:
         }[connection.vendor]
         worker = work("--once", url=url)
         assert worker.ended() == 1
-        assert "CommandError: The worker ended: OperationalError" in worker.log
+        # On SQLite, a check of Django 6.1's own looks at the database before the worker does.
+        said = "" if connection.vendor == "sqlite" else "CommandError: The worker ended: "
+        assert f"{said}OperationalError" in worker.log
 
     def test_runs_handlers_side_by_side(self, work: Work, store: Any, journal: Journal) -> None:
         worker = work("--concurrency", "3")
