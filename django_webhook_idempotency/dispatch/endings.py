@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.utils import timezone
@@ -14,7 +14,6 @@ from ..enums import EventStatus, Outcome
 from ..exceptions import Ignore
 from ..handlers import Handler
 from ..models import WebhookEvent
-from .places import wait_of
 from .runs import worse
 from .transitions import Record, changes_done, wait_after
 from .work import Result, Work
@@ -24,15 +23,16 @@ from .work import Result, Work
 class Ending:
     """What came of one attempt at an event's handlers.
 
-    `failures` are those of this attempt. Of the others, some may have `waited` for an older event,
-    and some rest until their own retry while another one's turn came earlier.
+    `failures` are those of this attempt. Of the others, some may wait for an older event, and
+    some rest until their own retry while another one's turn came earlier.
     """
 
     event: WebhookEvent
     work: Work
     past: Mapping[str, Record]
     failures: Mapping[Handler, Exception]
-    waited: bool = False
+    #: How long the event waits for a turn, if it does.
+    wait: timedelta | None = None
     rest_until: datetime | None = None
     #: Whether any handler was called at all.
     ran: bool = True
@@ -63,7 +63,7 @@ class Ending:
     @property
     def is_open(self) -> bool:
         """Whether the event is to be run again by itself."""
-        return self.waited or self.retry_at is not None
+        return self.wait is not None or self.retry_at is not None
 
     @property
     def is_done(self) -> bool:
@@ -109,7 +109,7 @@ class Ending:
         return changes
 
     def _next_attempt_at(self) -> datetime | None:
-        turn = timezone.now() + wait_of(self.event) if self.waited else None
+        turn = timezone.now() + self.wait if self.wait is not None else None
         return min(filter(None, [self.retry_at, turn]), default=None)
 
 

@@ -12,7 +12,8 @@ from ..enums import EventStatus, Outcome
 from ..handlers import Handler
 from ..inserts import is_locked
 from ..models import WebhookEvent
-from .places import Place, call_next, create
+from .calling import call_next
+from .places import Place, create
 from .readings import key_of
 from .work import Result, Work
 

@@ -7,11 +7,9 @@ event that runs: whoever comes while that one is in a worker's hands has to wait
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 
 from django.db import DatabaseError, connections
 from django.db.models import F, QuerySet
@@ -23,18 +21,17 @@ from ..exceptions import OrderingError, Superseded
 from ..handlers import Handler
 from ..inserts import is_locked
 from ..models import HandlerTurn, OrderingKey, WebhookEvent
-from .engines import tell
 from .readings import read
 from .runs import patience, retried
 from .versions import Version
 
-logger = logging.getLogger("django_webhook_idempotency")
-
 #: Seconds that a worker waits for the row of a key that somebody locks. Other workers do so for a
 #: moment, and a request for as long as its handlers run.
 LOCK_WAIT = 0.5
-#: How long an event waits for its turn if nobody calls it: as long as it has been there already.
+#: How long an event waits for its turn if nobody calls it: as long as it has been there already,
+#: and this for each one ahead of it, so that a long queue does not keep the workers busy looking.
 SHORTEST_WAIT, LONGEST_WAIT = timedelta(seconds=5), timedelta(minutes=5)
+WAIT_FOR_EACH = timedelta(seconds=1)
 
 
 @dataclass
@@ -51,6 +48,8 @@ class Place:
     locked: bool = False
     #: Whether a claim of this event that was lost had the place before.
     gave_way: bool = False
+    #: How many came before, at the last look.
+    ahead: int = 0
     version: Version | None = None
     #: What the key's row says of the newest version applied, and of who runs.
     applied: str = ""
@@ -69,14 +68,9 @@ class Place:
     @property
     def is_free(self) -> bool:
         """Whether no other event stands in the way now."""
-        if self._is_behind():
+        if self.count_ahead():
             return False
         return not self._is_running(self.row.values_list("holder", flat=True).first())
-
-    @property
-    def is_taken(self) -> bool:
-        """Whether some event of the key is not done yet."""
-        return undone(self.key, self.using).exists()
 
     def take(self) -> bool:
         """Become the event that runs, in a short transaction; False if it has to wait."""
@@ -101,7 +95,7 @@ class Place:
             if not self.lock():
                 return None
             # Each a statement of its own, after the lock: what was committed before it is seen.
-            if self._is_behind() or self.is_held:
+            if self.count_ahead() or self.is_held:
                 self.turn.update(waiting=True)
                 if self.holder == self.event.pk:
                     self.row.update(holder=None)
@@ -112,8 +106,19 @@ class Place:
             self.row.update(holder=self.event.pk, updated_at=timezone.now())
         return True
 
-    def _is_behind(self) -> bool:
-        return undone(self.key, self.using).filter(event__lt=self.event.pk).exists()
+    def count_ahead(self) -> int:
+        """Count the events of the key that are not done yet and came before, as far as matters."""
+        turns = undone(self.key, self.using)
+        if self.event.pk is not None:
+            turns = turns.filter(event__lt=self.event.pk)
+        self.ahead = turns.order_by()[: LONGEST_WAIT // WAIT_FOR_EACH].count()
+        return self.ahead
+
+    @property
+    def wait(self) -> timedelta:
+        """How long the event waits for this turn before it looks by itself."""
+        age = timezone.now() - self.event.received_at
+        return min(max(age, SHORTEST_WAIT, self.ahead * WAIT_FOR_EACH), LONGEST_WAIT)
 
     def _is_running(self, holder: int | None) -> bool:
         """Whether the key's holder is another event, in a worker's hands.
@@ -211,42 +216,3 @@ def end_rest(event: WebhookEvent, using: str) -> None:
     """Let every handler of an event run the next time, also one whose retry is not due yet."""
     turns = HandlerTurn.objects.using(using).filter(event=event, others_at__isnull=False)
     turns.update(others_at=None)
-
-
-def wait_of(event: WebhookEvent) -> timedelta:
-    """How long an event waits for its turn before it looks by itself."""
-    return min(max(timezone.now() - event.received_at, SHORTEST_WAIT), LONGEST_WAIT)
-
-
-def call_next(key: str, using: str) -> None:
-    """Wake the event whose turn it is, if it waits for that. Never raises: it looks now and then.
-
-    One that waits for its own retry is not woken.
-    """
-    try:
-        turn = undone(key, using).order_by("event_id").first()
-        if turn is not None and turn.waiting:
-            call(turn.event_id, using)
-    except DatabaseError as error:
-        logger.warning("webhook waiting for its turn not woken: %s", type(error).__name__)
-
-
-def look_again(places: Iterable[Place]) -> None:
-    """Let an event that was just put off run at once if its turn has come in the meantime.
-
-    Who ended then may not have seen yet that it waits. Never raises, as `call_next`.
-    """
-    try:
-        free = [place for place in places if not place.locked and place.is_free]
-        if free:
-            call(free[0].event.pk, free[0].using)
-    except DatabaseError as error:
-        logger.warning("webhook waiting for its turn not woken: %s", type(error).__name__)
-
-
-def call(pk: int, using: str) -> None:
-    """Let an event run now, unless it does; before all that came after it."""
-    events = WebhookEvent.objects.using(using).filter(pk=pk, lane__isnull=False)
-    idle = events.exclude(status=EventStatus.PROCESSING)
-    if idle.update(next_attempt_at=F("received_at"), enqueued_at=timezone.now()) and not tell(pk):
-        retried(partial(events.update, enqueued_at=None))

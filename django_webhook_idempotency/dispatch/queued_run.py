@@ -219,7 +219,7 @@ class QueuedRun(LeasedRun):
             work=self.work,
             past=self.past,
             failures=self.failures,
-            waited=bool(self.turns.waiting),
+            wait=self.turns.wait,
             rest_until=self.rest_until if self.resting else None,
             ran=not self.has_only_waited,
         )

@@ -12,9 +12,10 @@ from .. import ledger
 from ..enums import EventStatus, Outcome
 from ..exceptions import StoreUnavailable
 from ..models import WebhookEvent
+from .calling import look_again
 from .engines import tell
 from .meeting import meet, meet_twin
-from .places import SHORTEST_WAIT, Place, end_rest, line_up, look_again
+from .places import Place, end_rest, line_up
 from .readings import key_of
 from .runs import patience
 from .work import Result, Work
@@ -58,9 +59,9 @@ def store(event: WebhookEvent, work: Work) -> Result | None:
     event.lane = work.lane
     event.next_attempt_at = event.enqueued_at = event.received_at
     places = places_of(event, work)
-    waits = len(places) == len(work.handlers) and all(place.is_taken for place in places)
+    waits = 0 < len(places) == len(work.handlers) and all(place.count_ahead() for place in places)
     if waits:
-        event.next_attempt_at = event.received_at + SHORTEST_WAIT
+        event.next_attempt_at = event.received_at + min(place.wait for place in places)
     events = WebhookEvent.objects.using(using)
     with (
         ledger.bounded_lock_wait(using, provider.wait),

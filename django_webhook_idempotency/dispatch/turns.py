@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.utils import timezone
 
 from ..handlers import Handler
 from ..models import HandlerTurn, WebhookEvent
-from .places import Place, call_next, line_up, look_again
+from .calling import call_next, look_again
+from .places import Place, line_up
 from .readings import key_of
 
 
@@ -52,6 +53,11 @@ class Turns:
             return False  # its run will say so
         turn = self._rows.get(key or "")
         return turn is not None and turn.waiting
+
+    @property
+    def wait(self) -> timedelta | None:
+        """How long the event waits for the first of the turns that have not come."""
+        return min((place.wait for place in self.waiting.values()), default=None)
 
     def enter(self, handler: Handler) -> None:
         """Take a handler's place, if it has one to take.
