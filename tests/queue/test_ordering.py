@@ -454,10 +454,11 @@ class TestReceipt:
         assert drain() == 1
         assert HandlerTurn.objects.get(event=second).waiting
 
+    @pytest.mark.parametrize("ordering_key", ["free", None])
     def test_but_it_is_due_if_another_handler_can_run(
-        self, client: Client, log: Log, handlers: Any
+        self, client: Client, log: Log, handlers: Any, ordering_key: Any
     ) -> None:
-        handlers.add(lambda event: None, ordering_key="free")
+        handlers.add(lambda event: None, ordering_key=ordering_key)
         for event_id in ("e1", "e2"):
             deliver(client, "stripe", event_id, object={"id": 1}, free=event_id)
         assert wait(WebhookEvent.objects.get(event_id="e2")) <= timedelta(0)
