@@ -6,12 +6,12 @@ import logging
 from datetime import timedelta
 from typing import Any
 
-from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError
 from django.utils import timezone
 
 from .. import ledger
 from ..enums import EventStatus, Outcome
-from ..exceptions import LeaseLost
+from ..exceptions import LeaseLost, StoreUnavailable
 from ..models import HandlerRun, WebhookEvent
 from ..stores import lease_store
 from .claims import Claim, release
@@ -40,8 +40,14 @@ def run_claim(claim: Claim) -> Result:
     started_at, event = timezone.now(), claim.event
     try:
         work = work_of(event)
-    except ImproperlyConfigured as error:
-        logger.critical("webhook event %s waits for the settings: %s", event.pk, error)
+    except (DatabaseError, StoreUnavailable):
+        raise
+    except Exception as error:
+        # Whatever keeps the handlers from being found is the project's, a module that cannot be
+        # imported among it; the event has nothing to do with it.
+        logger.critical(
+            "webhook event %s waits for the settings: %s: %s", event.pk, type(error).__name__, error
+        )
         give_back(claim, MISCONFIGURED_WAIT, error)
         return Result(Outcome.FAILED, event, error)
     run = QueuedRun(claim, work, RowAndStore(lease_store()))

@@ -6,12 +6,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import DatabaseError, connections
+from django.db.models import QuerySet
 
 from .. import ledger
 from ..enums import EventStatus, Outcome
 from ..exceptions import Ignore, LeaseLost, Reject, Superseded, WebhookError
 from ..handlers import Handler
 from ..inserts import is_locked
+from ..models import HandlerRun
 from ..stores import LeaseStore
 from ..stores.database import DatabaseStore
 from .claims import Claim, release
@@ -124,7 +126,10 @@ class QueuedRun(LeasedRun):
             return
         except Exception as error:
             self.failures[handler] = error
-            if not isinstance(error, Ignore):
+            if isinstance(error, Ignore):
+                # It is through with the event, whatever it raised before.
+                record.failures, record.rejected = 0, False
+            else:
                 record.failures += 1
                 record.rejected |= isinstance(error, Reject)
             record.superseded |= isinstance(error, Superseded)
@@ -144,7 +149,16 @@ class QueuedRun(LeasedRun):
                 raise WriterBusy("The lock for writing was not free in time.") from error
             self.store_run(Run(handler, self.event.attempts), error)
             raise
-        return super().call(handler)
+        try:
+            return super().call(handler)
+        except (LeaseLost, WriterBusy):
+            raise
+        except Exception as error:
+            # Committed all the same: the connection broke before the answer.
+            runs = self.stored(Run(handler, self.event.attempts)).filter(error_class="")
+            if isinstance(error, Ignore) or not runs.exists():
+                raise
+            return None
 
     @property
     def is_clean(self) -> bool:
@@ -196,15 +210,27 @@ class QueuedRun(LeasedRun):
     def store_run(self, run: Run, error: Exception | None = None) -> None:
         """Store how a run ended, unless somebody else runs the event by now: LeaseLost."""
         row = run.row(self.event, error)
+        tries = 0
         done = error is None or isinstance(error, Ignore) or self.is_last_failure(run, error)
 
         def write() -> None:
+            nonlocal tries
+            tries += 1
             with ledger.own_transaction(self.using):
                 self.turns.leave(done=done, applied=error is None)
-                row.save(force_insert=True, using=self.using)
+                # A commit whose answer was lost may have written it.
+                if (error is None and tries == 1) or not self.stored(run).exists():
+                    row.pk = None
+                    row.save(force_insert=True, using=self.using)
                 self.fence()
 
         insist(self.using, write)
+
+    def stored(self, run: Run) -> QuerySet[HandlerRun]:
+        """The row of a run, if it is there."""
+        return HandlerRun.objects.using(self.using).filter(
+            event=self.event, handler=run.handler.stored_name, number=run.number
+        )
 
     def is_last_failure(self, run: Run, error: Exception) -> bool:
         """Whether a handler that failed now gives the event up."""

@@ -33,6 +33,8 @@ MAX_SECONDS = 20.0
 #: How long a message may be on its way before it counts as lost. It counts from the last message
 #: to the event, and doubles with each: a queue that is only long is not flooded.
 MESSAGE_TIME = timedelta(seconds=60)
+#: The longest time between two messages to one event.
+LONGEST_SILENCE = timedelta(minutes=10)
 
 
 def sweep(limit: int = LIMIT, max_seconds: float = MAX_SECONDS) -> int:
@@ -67,6 +69,7 @@ def _silent(source: Source) -> QuerySet[WebhookEvent, tuple[int, datetime | None
     now = timezone.now()
     last, due = F("enqueued_at"), F("next_attempt_at")
     lost = Q(enqueued_at__lte=now - MESSAGE_TIME, silence__gte=F("patience"))
+    lost |= Q(enqueued_at__lte=now - LONGEST_SILENCE)
     return (
         WebhookEvent.objects.using(ledger.alias())
         .due(now)
