@@ -13,7 +13,7 @@ import dj_database_url
 
 BASE_DIR = Path(__file__).resolve().parent
 
-# Celery lets it win over every app's own `broker_url`, and each test has a broker of its own choice.
+# Celery lets it win over every app's own `broker_url`, and each test chooses its broker.
 os.environ.pop("CELERY_BROKER_URL", None)
 
 SECRET_KEY = "public-and-only-for-the-tests"
