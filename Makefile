@@ -56,7 +56,7 @@ demo: $(stamp)demo
 	@$(python) -m example_project.demo $(ARGS)
 
 # A run whose database is away skips every test and says why; WEBHOOK_TEST_REQUIRE_SERVICES=1 fails it.
-# CI lets as many of them run at once as it has processors: make --jobs=2 --output-sync=target test
+# CI lets them run at once: make --jobs=3 --output-sync=target test
 test: test-sqlite test-postgres test-mariadb
 
 test-sqlite test-postgres test-mariadb: $(stamp)test $(stamp)beat $(stamp)mariadb
