@@ -11,8 +11,10 @@ from django.db import ProgrammingError, connection, transaction
 from tests.app.models import Effect
 
 from .conftest import Start
+from .journal import Line
 from .ledger_state import assert_exactly_once, assert_quiet
 from .provider import Campaign, Event, events, shuffled
+from .server import Server
 
 SOONER = "-c deadlock_timeout=100ms"
 
@@ -25,6 +27,28 @@ def may_look_sooner() -> bool:
     except ProgrammingError:  # only a superuser may, or who was granted it
         return False
     return True
+
+
+def living_overlaps(server: Server) -> list[Line]:
+    """Handlers that were called while another one of their event could still have committed.
+
+    The database ends the victim's transaction and lets a copy in at once, some milliseconds before
+    the victim's handler has heard of it.
+    """
+    found = []
+    for overlap in server.journal.lines("overlap"):
+        inside = {
+            line.pid: line
+            for line in server.journal.lines("enter", overlap.event)
+            if line.at < overlap.at and line.pid != overlap.pid
+        }
+        for pid, entered in inside.items():
+            left = server.journal.lines("leave", overlap.event)
+            ends = (line for line in left if line.pid == pid and line.at > entered.at)
+            end = next(ends, None)
+            if end is None or (end.at > overlap.at and end.note != "OperationalError"):
+                found.append(entered)
+    return found
 
 
 @pytest.mark.only_on("postgresql", "mysql")
@@ -45,10 +69,11 @@ def test_deadlocks_are_tried_again(
     undone = [
         line for line in server.journal.lines("leave") if line.note not in ("", "RuntimeError")
     ]
-    figures(events=len(sent), deadlocks=len(undone), **tally.figures())
+    overlaps = len(server.journal.lines("overlap"))
+    figures(events=len(sent), deadlocks=len(undone), overlaps=overlaps, **tally.figures())
     assert len(undone) >= 3, "no deadlock happened, so nothing was shown"
     assert set(tally.statuses) <= {200, 409, 503}
     assert tally.given_up == []
     assert_exactly_once(sent)
-    assert server.journal.lines("overlap") == []
+    assert living_overlaps(server) == []
     assert_quiet(server)
