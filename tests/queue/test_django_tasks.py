@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from importlib import import_module
 from typing import Any, ClassVar
 
 import pytest
@@ -34,6 +35,8 @@ BUILT_IN = f"{BaseTaskBackend.__module__.rpartition('.')[0]}"
 @pytest.fixture(autouse=True)
 def tasks_queue(configure: Callable[..., None]) -> None:
     configure(QUEUE="tasks")
+    # The task keeps the backend that was set when its module was imported: not that of one test.
+    import_module("django_webhook_idempotency.dispatch.engines.run_task")
 
 
 def use(settings: Any, backend: str, **more: Any) -> None:
