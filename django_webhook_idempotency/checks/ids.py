@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: Id to what it reports; E is an error, W a warning. The next free number is 051.
+#: Id to what it reports; E is an error, W a warning. The next free number is 041.
 IDS: Mapping[str, str] = {
     "webhooks.E001": "WEBHOOK_IDEMPOTENCY, its PROVIDERS or a provider's entry is no dictionary.",
     "webhooks.E002": "A provider is not known, or its class cannot be imported or is none.",
@@ -50,6 +50,6 @@ IDS: Mapping[str, str] = {
     "webhooks.E037": "QUEUE cannot be imported or made, or lacks something a queue engine needs.",
     "webhooks.E038": "ENQUEUE_TIMEOUT is no number of seconds above zero.",
     "webhooks.W039": "A queued view class with handle() cannot be imported by a worker.",
-    "webhooks.E050": "A handler has an ordering_key where it runs in the request without a "
+    "webhooks.E040": "A handler has an ordering_key where it runs in the request without a "
     "transaction.",
 }

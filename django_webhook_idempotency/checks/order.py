@@ -20,7 +20,7 @@ def check_order(app_configs: Any = None, **kwargs: Any) -> Iterable[CheckMessage
         for handler in registry:
             if handler.ordering_key is not None and _of(handler, target):
                 for text in _reasons(handler, target):
-                    messages[text] = Error(text, hint=_hint(target), id="webhooks.E050")
+                    messages[text] = Error(text, hint=_hint(target), id="webhooks.E040")
     return messages.values()
 
 
