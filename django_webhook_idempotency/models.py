@@ -67,6 +67,8 @@ class WebhookEvent(models.Model):
     received_at = models.DateTimeField(_("received at"), default=timezone.now)
     processed_at = models.DateTimeField(_("processed at"), null=True, blank=True)
     attempts = models.PositiveIntegerField(_("attempts"), default=0)
+    #: Those before the last redelivery of a failed or dead event: they no longer count against it.
+    forgiven = models.PositiveIntegerField(_("forgiven attempts"), default=0, editable=False)
     #: When a worker may run it: while somebody holds a lease, the end of that lease.
     next_attempt_at = models.DateTimeField(_("next attempt at"), null=True, blank=True)
     #: The provider again, but only while a worker may run the event one day; the index over it
@@ -110,6 +112,11 @@ class WebhookEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.provider} {self.event_id}"
+
+    @property
+    def counted_attempts(self) -> int:
+        """The attempts that count towards giving it up."""
+        return self.attempts - self.forgiven
 
     @property
     def is_finished(self) -> bool:

@@ -63,7 +63,7 @@ class LedgerAdmin(_ModelAdmin[Row]):
 
     def search(self, rows: QuerySet[Row], term: str) -> QuerySet[Row]:
         """The rows that a search for an id finds."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} must say what a search finds.")
 
     def prepare(self, rows: Sequence[Row]) -> None:
         """Read what the rows of one page show besides their own columns."""

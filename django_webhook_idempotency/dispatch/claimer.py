@@ -10,12 +10,13 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from django.db import connections
+from django.db.models import F
 from django.utils import timezone
 
 from .. import ledger
 from ..models import WebhookEvent
 from ..stores import lease_store
-from .claims import Claim, lease_of
+from .claims import Claim, lease_of, release
 from .heartbeat import heartbeat
 from .lanes import Rotation
 from .queued import give_back
@@ -33,6 +34,8 @@ TICK = 1.0
 #: After so many attempts an event that ended its worker runs alone: what runs beside it would be
 #: ended too, and in the end be given up with it.
 ALONE_AFTER = 2
+#: Seconds that it waits for what runs, and that others wait for it: something may hang.
+ALONE_WAIT = 60.0
 
 
 class Claimer:
@@ -114,7 +117,7 @@ class Claimer:
     def _look(self) -> Claim | None:
         """Look once, and sleep if there was nothing."""
         if self._alone:
-            self._wait_until_idle()
+            self._wait_until_idle(ALONE_WAIT)
             self._alone = False
         was_busy = bool(self._held)
         self.bell.silence()
@@ -159,13 +162,17 @@ class Claimer:
 
     def _may_run(self, claim: Claim) -> bool:
         """Whether a claim is to be run; one that may end this process waits until it is alone."""
-        alone = claim.abandoned and claim.event.attempts > ALONE_AFTER
+        alone = claim.abandoned and claim.event.counted_attempts > ALONE_AFTER
+        is_alone = True
         if alone:
             event = claim.event
             with heartbeat(lease_store(), event.dedupe_key, claim.token, lease_of(event.provider)):
-                self._wait_until_idle()
+                is_alone = self._wait_until_idle(ALONE_WAIT)
         if self.is_stopping:
             give_back(claim)
+            return False
+        if not is_alone:
+            put_off(claim)
             return False
         if alone and not self._is_ours(claim):
             return False
@@ -178,11 +185,14 @@ class Claimer:
         events = WebhookEvent.objects.using(ledger.alias())
         return events.held_by(claim.event.pk, claim.token).exists()
 
-    def _wait_until_idle(self) -> None:
+    def _wait_until_idle(self, seconds: float) -> bool:
+        """Wait until nothing runs; False if something still does."""
+        deadline = time.monotonic() + seconds
         with self._condition:
-            while self._held and not self.is_stopping:
+            while self._held and not self.is_stopping and time.monotonic() < deadline:
                 self._ticked = time.monotonic()
-                self._condition.wait(TICK)
+                self._condition.wait(min(TICK, seconds))
+            return not self._held
 
     def _settle(self) -> None:
         """Let the leases end soon of runs whose end could not be written: the database is back."""
@@ -190,6 +200,22 @@ class Claimer:
             cut_short(self._unsettled[0])
             with self._condition:
                 del self._unsettled[0]
+
+
+def put_off(claim: Claim) -> None:
+    """Leave a claim to whoever comes first in a while, as abandoned as it was, at no attempt.
+
+    Another worker may be idle by then. Raises the database's own error.
+    """
+    event = claim.event
+    until = timezone.now() + lease_of(event.provider) / 2
+    mine = WebhookEvent.objects.using(ledger.alias()).held_by(event.pk, claim.token)
+    mine.update(
+        attempts=F("attempts") - 1,
+        lease_expires_at=until,
+        next_attempt_at=until,
+    )
+    release(lease_store(), event.dedupe_key, claim.token)
 
 
 def cut_short(claim: Claim) -> None:

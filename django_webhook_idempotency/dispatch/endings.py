@@ -43,7 +43,7 @@ class Ending:
         provider = self.work.provider
         self.failed = {each: e for each, e in self.failures.items() if not isinstance(e, Ignore)}
         waits = [
-            wait_after(error, self.event.attempts, provider)
+            wait_after(error, self.event.counted_attempts, provider)
             for handler, error in self.failed.items()
             if not self.past[handler.stored_name].has_given_up(handler, provider)
         ]

@@ -211,7 +211,8 @@ class LeasedRun:
             self.forget()
             return
         with ledger.own_transaction(self.using):
-            changes = {"attempts": before, "next_attempt_at": None}
+            soon = timezone.now() if self.work.lane is not None else None
+            changes = {"attempts": before, "next_attempt_at": soon}
             ledger.finish(self.event, self.token, status=EventStatus.FAILED, **changes)
 
     def look(self) -> None:

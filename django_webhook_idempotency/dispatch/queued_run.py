@@ -71,7 +71,7 @@ class QueuedRun(LeasedRun):
     def run_all(self) -> Result:
         """Run the handlers whose turn it is, each as if it were alone."""
         try:
-            if self.abandoned and self.event.attempts > self.work.max_attempts:
+            if self.abandoned and self.event.counted_attempts > self.work.max_attempts:
                 return self.bury()
             with heartbeat(self.store, self.event.dedupe_key, self.token, self.work.provider.lease):
                 self.turns.load()
@@ -90,17 +90,15 @@ class QueuedRun(LeasedRun):
             release(self.store, self.event.dedupe_key, self.token)
 
     def todo(self) -> list[Handler]:
-        """The handlers to run: not those that are through, nor those that gave the event up.
-
-        Unless only the latter are left: then somebody let the event run again.
-        """
+        """The handlers to run: not those that are through, nor those that gave the event up."""
         handlers = self.work.handlers
         if self.event.attempts == 1:
             self.past = {handler.stored_name: Record() for handler in handlers}
             return handlers
         self.past = records(self.event, handlers)
         left = [each for each in handlers if not self.past[each.stored_name].is_done]
-        todo = [each for each in left if not self.has_given_up(each)] or left
+        todo = [each for each in left if not self.has_given_up(each)]
+        self.turns.keep(todo)
         self.rest_until = self.turns.rest_until
         if self.rest_until is not None:
             self.resting = [each for each in todo if self.is_resting(each)]
@@ -126,10 +124,7 @@ class QueuedRun(LeasedRun):
             return
         except Exception as error:
             self.failures[handler] = error
-            if isinstance(error, Ignore):
-                # It is through with the event, whatever it raised before.
-                record.failures, record.rejected = 0, False
-            else:
+            if not isinstance(error, Ignore):
                 record.failures += 1
                 record.rejected |= isinstance(error, Reject)
             record.superseded |= isinstance(error, Superseded)
@@ -261,7 +256,7 @@ class QueuedRun(LeasedRun):
     def bury(self) -> Result:
         """Give up an event whose every attempt ended its worker."""
         attempts = self.event.attempts - 1
-        error = WorkerLost(f"The worker ended or stalled while it ran the event, {attempts} times.")
+        error = WorkerLost("The worker ended or stalled in the last attempt that the event had.")
         ledger.finish(
             self.event,
             self.token,

@@ -6,6 +6,7 @@ from contextlib import suppress
 from functools import partial
 
 from django.db import DatabaseError, transaction
+from django.db.models import F
 from django.utils import timezone
 
 from .. import ledger
@@ -31,7 +32,7 @@ class QueueFull(StoreUnavailable):
 def deliver_queued(event: WebhookEvent, work: Work) -> Result:
     """Store an event for the workers, in one short transaction that waits for no handler.
 
-    A copy of it that failed runs again at once, also if its attempts were used up. Raises
+    A copy of it that failed runs again at once, and its attempts count anew. Raises
     QueueFull, or the database's own error, and then nothing is written.
     """
     problem: DatabaseError | None = None
@@ -121,6 +122,7 @@ def rearm(stored: WebhookEvent, work: Work) -> Result:
     with ledger.own_transaction(using):
         if idle.update(
             status=EventStatus.PENDING,
+            forgiven=F("attempts"),
             lane=work.lane,
             view=work.view or "",
             next_attempt_at=now,

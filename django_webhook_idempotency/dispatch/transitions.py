@@ -49,19 +49,23 @@ def attempts_of(handler: Handler, provider: Provider) -> int:
 
 
 def records(event: WebhookEvent, handlers: Iterable[Handler]) -> dict[str, Record]:
-    """What each handler's runs have come to, by the handler's stored name."""
+    """What each handler's runs have come to, by the handler's stored name.
+
+    Failures of attempts that are forgiven do not count.
+    """
     found = {handler.stored_name: Record() for handler in handlers}
     runs = (
         HandlerRun.objects.using(ledger.alias())
         .filter(event=event, finished_at__isnull=False)
-        .values_list("handler", "error_class")
+        .values_list("handler", "error_class", "number")
     )
-    for name, error_class in runs:
+    for name, error_class, number in runs:
         record = found.setdefault(name, Record())
         record.succeeded |= not error_class
         record.superseded |= error_class == Superseded.__name__
-        record.failures += error_class not in ("", Superseded.__name__)
-        record.rejected |= error_class == Reject.__name__
+        if number > event.forgiven:
+            record.failures += error_class not in ("", Superseded.__name__)
+            record.rejected |= error_class == Reject.__name__
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from django.utils import timezone
@@ -37,6 +38,22 @@ class Turns:
         if self.matter:
             turns = HandlerTurn.objects.using(self.using).filter(event=self.event)
             self._rows = {turn.key: turn for turn in turns}
+
+    def keep(self, handlers: Collection[Handler]) -> None:
+        """Let go of the turns that none of these handlers needs: theirs who are through, say."""
+        if not self._rows:
+            return
+        try:
+            needed = {key_of(self.event, handler) for handler in handlers}
+        except Exception:
+            return  # a run will say so
+        idle = self._rows.keys() - needed
+        if idle:
+            turns = HandlerTurn.objects.using(self.using).filter(event=self.event, key__in=idle)
+            turns._raw_delete(self.using)
+        for key in idle:
+            del self._rows[key]
+            call_next(key, self.using)
 
     @property
     def rest_until(self) -> datetime | None:

@@ -123,6 +123,12 @@ class Migration(migrations.Migration):
                 ),
                 ("attempts", models.PositiveIntegerField(default=0, verbose_name="attempts")),
                 (
+                    "forgiven",
+                    models.PositiveIntegerField(
+                        default=0, editable=False, verbose_name="forgiven attempts"
+                    ),
+                ),
+                (
                     "next_attempt_at",
                     models.DateTimeField(blank=True, null=True, verbose_name="next attempt at"),
                 ),

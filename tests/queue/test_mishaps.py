@@ -14,9 +14,14 @@ from django.test import Client
 from django.utils import timezone
 
 from django_webhook_idempotency import ledger
+from django_webhook_idempotency.dispatch import claimer
+from django_webhook_idempotency.dispatch.lanes import Rotation
+from django_webhook_idempotency.dispatch.queued import run_claim
 from django_webhook_idempotency.dispatch.queued_run import QueuedRun
 from django_webhook_idempotency.dispatch.sweeper import sweep
-from django_webhook_idempotency.enums import EventStatus
+from django_webhook_idempotency.dispatch.wakeup import Bell
+from django_webhook_idempotency.dispatch.work import Result
+from django_webhook_idempotency.enums import EventStatus, Outcome
 from django_webhook_idempotency.exceptions import Ignore, Reject
 from django_webhook_idempotency.models import HandlerRun, WebhookEvent
 from tests.app.models import Effect
@@ -49,6 +54,144 @@ def test_a_redelivered_dead_event_may_be_ignored(
     deliver(client, "stripe")
     drain()
     assert stored().status == EventStatus.IGNORED
+
+
+def test_a_handler_that_rejected_is_not_called_again_after_a_kill(
+    client: Client,
+    handlers: Any,
+    drain: Callable[[], int],
+    later: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The worker dies after the run is stored and before the event is."""
+
+    def reject(event: WebhookEvent) -> None:
+        effect(event)
+        raise Reject("never")
+
+    handlers.add(reject, atomic=False)
+    deliver(client, "stripe")
+    claim = Rotation().claim()
+    assert claim is not None
+    with monkeypatch.context() as killed:
+        killed.setattr(QueuedRun, "settle", lambda self: Result(Outcome.FAILED, self.event))
+        run_claim(claim)
+    assert stored().status == EventStatus.PROCESSING
+    later()
+    drain()
+    assert stored().status == EventStatus.DEAD
+    assert Effect.objects.count() == 1
+
+
+def test_a_handler_that_gave_up_in_the_request_is_not_called_by_a_worker(
+    client: Client,
+    handlers: Any,
+    drain: Callable[[], int],
+    later: Callable[..., None],
+    configure: Callable[..., None],
+) -> None:
+    calls: list[str] = []
+
+    def fail(event: WebhookEvent) -> None:
+        calls.append(event.event_id)
+        raise ValueError
+
+    configure(PROCESSING="inline")
+    handlers.add(fail, name="once", max_attempts=1)
+    handlers.add(effect, name="good")
+    deliver(client, "stripe")
+    later()
+    drain()
+    assert len(calls) == 1
+    assert (stored().status, Effect.objects.count()) == (EventStatus.DEAD, 1)
+
+
+def test_a_redelivery_gives_a_dead_event_its_attempts_anew(
+    client: Client,
+    handlers: Any,
+    drain: Callable[[], int],
+    later: Callable[..., None],
+    configure: Callable[..., None],
+) -> None:
+    calls: list[int] = []
+
+    def fail(event: WebhookEvent) -> None:
+        calls.append(event.attempts)
+        raise ValueError
+
+    def exhaust() -> None:
+        for _ in range(4):
+            drain()
+            later()
+        assert stored().status == EventStatus.DEAD
+
+    configure(MAX_ATTEMPTS=2)
+    handlers.add(fail)
+    deliver(client, "stripe")
+    exhaust()
+    deliver(client, "stripe")
+    exhaust()
+    assert calls == [1, 2, 3, 4]
+    deliver(client, "stripe")
+    # A kill is one attempt, and not the last.
+    assert Rotation().claim() is not None
+    later()
+    drain()
+    assert calls == [1, 2, 3, 4, 6]
+
+
+def test_the_turn_of_a_handler_that_is_through_holds_nobody_back(
+    client: Client,
+    handlers: Any,
+    drain: Callable[[], int],
+    later: Callable[..., None],
+    configure: Callable[..., None],
+) -> None:
+    """It succeeded in a request meanwhile, and another handler of its event did not."""
+    seen: list[str] = []
+    handlers.add(lambda event: seen.append(event.event_id), name="ordered", ordering_key="object")
+
+    def fail(event: WebhookEvent) -> None:
+        if event.event_id == "evt_1":
+            raise ValueError
+
+    handlers.add(fail, name="other")
+    deliver(client, "stripe", "evt_1", object="key")
+    configure(PROCESSING="inline")
+    deliver(client, "stripe", "evt_1", object="key")
+    configure(PROCESSING="queued")
+    deliver(client, "stripe", "evt_2", object="key")
+    later(event_id="evt_1")
+    drain()
+    assert WebhookEvent.objects.get(event_id="evt_1").status == EventStatus.FAILED
+    assert seen == ["evt_1", "evt_2"]
+    assert WebhookEvent.objects.get(event_id="evt_2").status == EventStatus.PROCESSED
+
+
+def test_what_has_to_run_alone_waits_a_bounded_time(
+    client: Client, handlers: Any, later: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handler hangs beside an event that has ended two workers."""
+    monkeypatch.setattr(claimer, "ALONE_WAIT", 0.3)
+    handlers.add(effect)
+    for number in (1, 2, 3):
+        deliver(client, "stripe", f"evt_{number}")
+    taker = claimer.Claimer(Bell(), None, once=False)
+    hung = taker.take()
+    assert hung is not None
+    WebhookEvent.objects.exclude(pk=hung.event.pk).filter(event_id="evt_2").update(
+        attempts=2, status=EventStatus.PROCESSING
+    )
+    later(event_id="evt_2")
+    claim = taker.take()
+    assert claim is not None
+    assert claim.event.event_id == "evt_3"
+    put_off = WebhookEvent.objects.get(event_id="evt_2")
+    assert (put_off.status, put_off.attempts) == (EventStatus.PROCESSING, 2)
+    later(event_id="evt_2")
+    again = Rotation().claim()
+    assert again is not None
+    assert (again.event.event_id, again.abandoned) == ("evt_2", True)
 
 
 def test_an_atomic_handler_whose_commit_lost_its_answer_has_succeeded(
