@@ -10,6 +10,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
 
 SETTING = "WEBHOOK_IDEMPOTENCY"
 
@@ -103,3 +104,17 @@ class Settings:
 
 
 conf = Settings()
+
+
+def made(setting: str, value: str, built_in: Mapping[str, str]) -> Any:
+    """An instance of what a setting names: a class of our own, or one at a dotted path.
+
+    Raises ImproperlyConfigured.
+    """
+    try:
+        return import_string(built_in.get(value, value))()
+    except ImportError as error:
+        raise ImproperlyConfigured(
+            f"{SETTING}['{setting}'] is {value!r}, which cannot be imported: {error}. "
+            f"Use one of {', '.join(built_in)}, or the dotted path of a class."
+        ) from error

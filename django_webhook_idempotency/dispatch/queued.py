@@ -14,8 +14,9 @@ from ..enums import EventStatus, Outcome
 from ..exceptions import LeaseLost, StoreUnavailable
 from ..models import HandlerRun, WebhookEvent
 from ..stores import lease_store
+from ..stores.database import RowAndStore
 from .claims import Claim, release
-from .queued_run import QueuedRun, RowAndStore
+from .queued_run import QueuedRun
 from .resolving import work_of
 from .run_log import announce_run, log_run
 from .runs import WriterBusy, insist

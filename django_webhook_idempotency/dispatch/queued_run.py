@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db import DatabaseError, connections
@@ -14,8 +14,6 @@ from ..exceptions import Ignore, LeaseLost, Reject, Superseded, WebhookError
 from ..handlers import Handler
 from ..inserts import is_locked
 from ..models import HandlerRun
-from ..stores import LeaseStore
-from ..stores.database import DatabaseStore
 from .claims import Claim, release
 from .endings import Ending, given_up
 from .heartbeat import heartbeat
@@ -28,25 +26,6 @@ from .work import Result, Work
 
 class WorkerLost(WebhookError):
     """The process that ran an event ended or stalled while its handler ran."""
-
-
-class RowAndStore(DatabaseStore):
-    """A lease that another store decides on, kept in the event's row as well.
-
-    The row says to the other workers when they may look again.
-    """
-
-    def __init__(self, store: LeaseStore) -> None:
-        self.store = store
-        self.exclusive = store.exclusive
-
-    def renew(self, key: str, token: str, lease: timedelta) -> bool:
-        """Renew both; False if either is lost."""
-        return super().renew(key, token, lease) and self.store.renew(key, token, lease)
-
-    def release(self, key: str, token: str) -> None:
-        """Give the store's back; a finish clears the row's."""
-        self.store.release(key, token)
 
 
 class QueuedRun(LeasedRun):

@@ -7,10 +7,8 @@ from datetime import timedelta
 from typing import Protocol
 
 from django.core.checks import CheckMessage
-from django.core.exceptions import ImproperlyConfigured
-from django.utils.module_loading import import_string
 
-from ..conf import SETTING, conf
+from ..conf import conf, made
 
 BUILT_IN: Mapping[str, str] = {
     "database": "django_webhook_idempotency.stores.database.DatabaseStore",
@@ -48,12 +46,5 @@ class LeaseStore(Protocol):
 
 def lease_store() -> LeaseStore:
     """The store that `STORE` names. Raises ImproperlyConfigured."""
-    path = BUILT_IN.get(conf.store, conf.store)
-    try:
-        store: LeaseStore = import_string(path)()
-    except ImportError as error:
-        raise ImproperlyConfigured(
-            f"{SETTING}['STORE'] is {conf.store!r}, which cannot be imported: {error}. "
-            f"Use one of {', '.join(BUILT_IN)}, or the dotted path of a class."
-        ) from error
+    store: LeaseStore = made("STORE", conf.store, BUILT_IN)
     return store

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from ..enums import EventStatus
 from ..models import WebhookEvent
+from .base import LeaseStore
 
 
 class DatabaseStore:
@@ -36,3 +37,22 @@ class DatabaseStore:
     def check(self) -> list[CheckMessage]:
         """Nothing can be wrong beyond what Django checks of the database."""
         return []
+
+
+class RowAndStore(DatabaseStore):
+    """A lease that another store decides on, kept in the event's row as well.
+
+    The row says to the other workers when they may look again.
+    """
+
+    def __init__(self, store: LeaseStore) -> None:
+        self.store = store
+        self.exclusive = store.exclusive
+
+    def renew(self, key: str, token: str, lease: timedelta) -> bool:
+        """Renew both; False if either is lost."""
+        return super().renew(key, token, lease) and self.store.renew(key, token, lease)
+
+    def release(self, key: str, token: str) -> None:
+        """Give the store's back; a finish clears the row's."""
+        self.store.release(key, token)

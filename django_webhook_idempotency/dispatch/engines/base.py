@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from django.core.checks import CheckMessage
-from django.core.exceptions import ImproperlyConfigured
-from django.utils.module_loading import import_string
 
-from ...conf import SETTING, conf
+from ...conf import conf, made
 
 logger = logging.getLogger("django_webhook_idempotency")
 
@@ -42,14 +40,7 @@ class QueueEngine(Protocol):
 
 def queue_engine() -> QueueEngine:
     """The engine that `QUEUE` names. Raises ImproperlyConfigured, MissingExtra among them."""
-    path = BUILT_IN.get(conf.queue, conf.queue)
-    try:
-        engine: QueueEngine = import_string(path)()
-    except ImportError as error:
-        raise ImproperlyConfigured(
-            f"{SETTING}['QUEUE'] is {conf.queue!r}, which cannot be imported: {error}. "
-            f"Use one of {', '.join(BUILT_IN)}, or the dotted path of a class."
-        ) from error
+    engine: QueueEngine = made("QUEUE", conf.queue, BUILT_IN)
     return engine
 
 
