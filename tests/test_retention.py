@@ -484,10 +484,16 @@ class TestBesideOthers:
             Thread(lambda: receive("kept", 10)),
             Thread(lambda: receive("old", 40)),
         ]
-        removed = run(make_purge("stripe", batch_size=2, pause=0.01))
-        for thread in threads:
-            thread.end()
-        removed += run(make_purge("stripe"))
+        purge, ranges = make_purge("stripe", batch_size=2, pause=0.01), 0
+        for progress in purge.steps():
+            ranges += progress.kind == Kind.KEYS
+            if ranges == 20:
+                # Before the walk tidies up: the row of a copy that is written later is no part
+                # of what the purge can see, and goes by its own age.
+                for thread in threads:
+                    thread.end()
+        assert ranges == 20
+        removed = total(purge.removed) + run(make_purge("stripe"))
         assert {answer.status_code for answer in answers} == {200}
         assert removed[Kind.KEYS] == 40
         effects = Counter(Effect.objects.values_list("event_id", flat=True))
