@@ -175,6 +175,16 @@ def drop_broken_connection(using: str) -> None:
         connection.close()
 
 
+def was_lost(using: str, before: object) -> bool:
+    """After an error: whether the connection that there was `before` is broken, and closed now.
+
+    Django itself opens a new one when a transaction ends with a lost connection.
+    """
+    drop_broken_connection(using)
+    now = connections[using].connection
+    return now is None or now is not before
+
+
 def new_token() -> str:
     """A fresh fencing token."""
     return secrets.token_hex(16)

@@ -18,6 +18,7 @@ from .dispatch.deliveries import record, record_stranger
 from .dispatch.inline import deliver_atomic
 from .dispatch.leased import deliver_leased
 from .dispatch.receipt import deliver_queued
+from .dispatch.reconnecting import deliver_once_more
 from .dispatch.work import DeliveryReport, Result, Work
 from .enums import EventStatus, Outcome
 from .exceptions import BodyTooLarge, MalformedWebhook, StoreUnavailable, UnknownScope
@@ -176,9 +177,8 @@ class Reception:
         """Run the event in this request, or store it for the workers."""
         # What nobody wants is ignored at once: there is nothing to queue.
         if self.provider.processing == "queued" and work.lane is not None and work.handlers:
-            return deliver_queued(event, work)
-        deliver = deliver_atomic if work.atomic else deliver_leased
-        return deliver(event, work)
+            return deliver_once_more(deliver_queued, event, work)
+        return deliver_once_more(deliver_atomic if work.atomic else deliver_leased, event, work)
 
     def _answer(self, result: Result, event: WebhookEvent) -> HttpResponseBase:
         """Answer a delivery that carried an event, then tell the log and the signals of it."""

@@ -92,6 +92,7 @@ class AtomicRun(ABC):
     def call(self, handler: Handler, number: int) -> Any:
         """Call one handler. Raises what it raises, and if it broke the transaction."""
         self.run = run = Run(handler, number)
+        self.work.report.ran = True
         with ledger.unbroken(self.using):
             try:
                 self.keys.enter(handler)

@@ -164,6 +164,7 @@ class LeasedRun:
     def call(self, handler: Handler) -> Any:
         """Run one handler and store its run; an atomic one commits together with its run."""
         run = Run(handler, self.event.attempts)
+        self.work.report.ran = True
         try:
             if handler.atomic:
                 return retried(lambda: self.call_fenced(run))

@@ -87,11 +87,7 @@ def insist(using: str, write: Callable[[], Returned]) -> Returned:
         try:
             return write()
         except DatabaseError as error:
-            ledger.drop_broken_connection(using)
-            # Django itself opens a new one when a transaction ends with a lost connection.
-            now = connections[using].connection
-            lost = now is None or now is not before
-            if not (lost or ledger.is_passing(error)):
+            if not (ledger.was_lost(using, before) or ledger.is_passing(error)):
                 raise
             pause_before(tries + 1)
     return write()

@@ -48,6 +48,8 @@ class DeliveryReport:
     status: int = 0
     conflict: bool = False
     note: str = ""
+    #: Whether a handler was called: then nothing may begin the delivery anew.
+    ran: bool = False
 
     @property
     def duration(self) -> timedelta:

@@ -54,6 +54,8 @@ class Journal:
     def _read(self) -> Iterator[Line]:
         if not self.path.exists():
             return
-        for text in self.path.read_text().splitlines():
+        # A reader may see the first half of a line that is being written.
+        whole, _, _ = self.path.read_text().rpartition("\n")
+        for text in whole.splitlines():
             at, pid, word, event, *note = text.split(" ", 4)
             yield Line(float(at), int(pid), word, event, note[0] if note else "")

@@ -36,6 +36,24 @@ def cut_backend(number: str) -> None:
             cursor.execute("KILL %s", [int(number)])
 
 
+def end_idle_connections() -> None:
+    """Let the database end all connections but this one."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            assert cursor.fetchall() == [(True,)]
+        else:
+            cursor.execute(
+                "SELECT id FROM information_schema.processlist"
+                " WHERE db = database() AND id <> connection_id()"
+            )
+            [(number,)] = cursor.fetchall()
+            cursor.execute("KILL %s", [number])
+
+
 def test_the_database_ends_the_connection_of_a_transaction_under_way(start: Start) -> None:
     """WB-009: nothing of it is left but that it failed; the next delivery runs it."""
     server = start(workers=1)
@@ -67,6 +85,32 @@ def test_the_database_ends_the_connection_of_a_leased_run_under_way(start: Start
     assert (first.answer.status, first.answer.word) == (200, "processed")
     assert post(server.port, event).word == "duplicate"
     assert_exactly_once([event])
+    assert_quiet(server)
+
+
+@pytest.mark.parametrize(
+    ("kind", "processing", "accepted"),
+    [
+        ("hammer.atomic", "inline", "processed"),
+        ("hammer.leased", "inline", "processed"),
+        ("hammer.atomic", "queued", "accepted"),
+    ],
+)
+def test_the_database_ends_connections_between_two_deliveries(
+    start: Start, kind: str, processing: str, accepted: str
+) -> None:
+    """As after a restart: the next delivery finds a dead connection, and is accepted all the same.
+
+    GitHub would not send it again.
+    """
+    server = start(workers=1, PROCESSING=processing)
+    first, second = (Event("github", fresh("idle"), kind) for _ in range(2))
+    assert post(server.port, first).word == accepted
+    end_idle_connections()
+    assert post(server.port, second).word == accepted
+    end_idle_connections()
+    assert post(server.port, second).word == "duplicate"
+    assert set(WebhookEvent.objects.values_list("event_id", flat=True)) == {first.id, second.id}
     assert_quiet(server)
 
 
