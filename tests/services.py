@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from tempfile import gettempdir
 from typing import IO
 from urllib.parse import unquote, urlsplit
@@ -141,6 +142,42 @@ def rabbitmq_problem() -> str | None:
     return None
 
 
+def postgres_command(name: str) -> str:
+    """The path of one of PostgreSQL's own programs, which Debian keeps out of the PATH.
+
+    Raises FileNotFoundError if there is none.
+    """
+    installed = Path("/usr/lib/postgresql").glob(f"*/bin/{name}")
+    newest = max(installed, key=lambda path: float(path.parts[-3]), default=None)
+    return command(name) if newest is None else str(newest)
+
+
+def command(*names: str) -> str:
+    """The path of the first of these commands that is there. Raises FileNotFoundError."""
+    for name in names:
+        path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+        if path:
+            return path
+    raise FileNotFoundError(f"no command {' or '.join(names)}")
+
+
+def postgres_server_problem() -> str | None:
+    try:
+        postgres_command("initdb")
+    except FileNotFoundError as error:
+        return f"PostgreSQL's server: {error}"
+    return None
+
+
+def mariadb_server_problem() -> str | None:
+    try:
+        command("mariadb-install-db", "mysql_install_db")
+        command("mariadbd", "mysqld")
+    except FileNotFoundError as error:
+        return f"MariaDB's server: {error}"
+    return None
+
+
 def command_problem(*names: str) -> Callable[[], str | None]:
     """Return a probe that wants one of the commands `names` to start."""
 
@@ -157,6 +194,9 @@ def command_problem(*names: str) -> Callable[[], str | None]:
 PROBES: dict[str, Callable[[], str | None]] = {
     "postgres": postgres_problem,
     "mariadb": mariadb_problem,
+    # Servers of a test's own, which it may kill and start again.
+    "postgres-server": postgres_server_problem,
+    "mariadb-server": mariadb_server_problem,
     "redis": redis_problem,
     # A Redis of a test's own, which it may stop and empty.
     "redis-server": command_problem("redis-server"),

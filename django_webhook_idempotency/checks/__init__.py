@@ -9,7 +9,13 @@ from __future__ import annotations
 from django.core.checks import Tags
 from django.core.checks import register as register_check
 
-from .environment import check_clock, check_database, check_other_databases, check_packet
+from .environment import (
+    check_clock,
+    check_database,
+    check_durability,
+    check_other_databases,
+    check_packet,
+)
 from .ids import IDS
 from .limits import check_retention, check_uploads
 from .options import check_options, check_own_problems, check_settings
@@ -34,7 +40,8 @@ def register() -> None:
     register_check(check_store, TAG, Tags.caches)
     for check in (check_database, check_other_databases, check_clock):
         register_check(check, TAG)
-    register_check(check_packet, TAG, Tags.database)
+    for check in (check_packet, check_durability):
+        register_check(check, TAG, Tags.database)
     for check in (check_queue, check_enqueue_timeout, check_queued_views):
         register_check(check, TAG)
     register_check(check_views, TAG, Tags.urls)

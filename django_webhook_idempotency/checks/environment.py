@@ -19,6 +19,22 @@ from .targets import targets
 
 VENDORS = frozenset({"postgresql", "mysql", "sqlite"})
 APP = "django_webhook_idempotency"
+#: The settings of a server that let a commit return before it is on disk: name, how to ask for it,
+#: and the values that do. Of PostgreSQL's, `local` and `remote_write` are about its standbys.
+_DURABILITY = {
+    "postgresql": [
+        ("synchronous_commit", "SHOW synchronous_commit", {"off"}),
+        ("fsync", "SHOW fsync", {"off"}),
+    ],
+    "mysql": [
+        (
+            "innodb_flush_log_at_trx_commit",
+            "SELECT @@innodb_flush_log_at_trx_commit",
+            {"0", "2"},
+        )
+    ],
+    "sqlite": [("PRAGMA synchronous", "PRAGMA synchronous", {"0"})],
+}
 
 
 def check_database(app_configs: Any = None, **kwargs: Any) -> Iterable[CheckMessage]:
@@ -85,6 +101,34 @@ def check_packet(
             hint="Raise max_allowed_packet on the server, such as to 64M, or lower "
             f"{largest.where('MAX_BODY')}.",
             id="webhooks.W022",
+        )
+    ]
+
+
+def check_durability(
+    app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> Iterable[CheckMessage]:
+    """What is committed outlives a crash of the server, as an acknowledgement says. Asks it."""
+    alias = ledger.alias()
+    if alias not in (databases or ()):
+        return []
+    with connections[alias].cursor() as cursor:
+        lax = {}
+        for name, sql, values in _DURABILITY.get(connections[alias].vendor, []):
+            cursor.execute(sql)
+            value = str(cursor.fetchone()[0])
+            if value in values:
+                lax[name] = value
+    if not lax:
+        return []
+    shown = " and ".join(f"{name} is {value}" for name, value in lax.items())
+    return [
+        Warning(
+            f"{shown} on {alias!r}: in a crash the database forgets what it committed last. Its "
+            "providers were answered 2xx and don't send it again.",
+            hint="Leave it at the server's default, for the connections of this database at "
+            "least; or silence this check.",
+            id="webhooks.W041",
         )
     ]
 

@@ -52,4 +52,6 @@ IDS: Mapping[str, str] = {
     "webhooks.W039": "A queued view class with handle() cannot be imported by a worker.",
     "webhooks.E040": "A handler has an ordering_key where it runs in the request without a "
     "transaction.",
+    "webhooks.W041": "The database may forget in a crash what it committed last (only with "
+    "--database).",
 }

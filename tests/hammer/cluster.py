@@ -163,10 +163,23 @@ def _worker_arguments(workers: Sequence[int]) -> Iterator[list[str]]:
         yield ["-c", str(processes), "-n", f"w{number}@%h", "--without-gossip", "--without-mingle"]
 
 
+def _beat_arguments(directory: Path, number: int, scheduler: str) -> list[str]:
+    where = f"--scheduler={scheduler}" if scheduler else f"--schedule={directory / f's{number}'}"
+    return ["--pidfile=", where]
+
+
 @contextmanager
-def celery_cluster(directory: Path, broker: Any, workers: Sequence[int]) -> Iterator[Cluster]:
-    """A server, a worker node for each number of processes, and two Beats."""
+def celery_cluster(
+    directory: Path, broker: Any, workers: Sequence[int], *, scheduler: str = ""
+) -> Iterator[Cluster]:
+    """A server, a worker node for each number of processes, and two Beats.
+
+    The Beats know the schedule from the settings, or from the database with the `scheduler` of
+    django-celery-beat.
+    """
     changes = celery_changes(broker)
+    if scheduler:
+        changes["APPS"] = ["django_celery_beat"]
     environment = environment_of(directory, changes)
     with ExitStack() as stack:
         nodes = [
@@ -180,8 +193,7 @@ def celery_cluster(directory: Path, broker: Any, workers: Sequence[int]) -> Iter
                     f"beat-{number}",
                     environment,
                     "beat",
-                    "--pidfile=",
-                    f"--schedule={directory / f'schedule-{number}'}",
+                    *_beat_arguments(directory, number, scheduler),
                 )
             )
             for number in range(2)

@@ -19,6 +19,10 @@ class Timed(Campaign):
         super().__init__(*arguments, **options)
         self.seconds: dict[str, list[float]] = {}
 
+    @property
+    def all_seconds(self) -> list[float]:
+        return [each for values in self.seconds.values() for each in values]
+
     def _done(self, tried: int, event: Event, answer: Answer) -> None:
         if answer.accepted:
             self.seconds.setdefault(event.type, []).append(answer.seconds)
@@ -39,7 +43,8 @@ def queue_waits(journal: Journal) -> list[float]:
     return [at + offset - received[event].timestamp() for event, at in first.items()]
 
 
-def handler_times(journal: Journal) -> list[float]:
-    """Seconds that each handler ran."""
+def handler_times(journal: Journal, ids: set[str]) -> list[float]:
+    """Seconds that the handlers of these events ran."""
     entered = {line.event: line.at for line in journal.lines("enter")}
-    return [line.at - entered[line.event] for line in journal.lines("leave")]
+    left = {line.event: line.at for line in journal.lines("leave")}
+    return [left[each] - entered[each] for each in ids]

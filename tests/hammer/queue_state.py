@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from statistics import quantiles
-from typing import Any
+import signal
 
 from django.db.models import F
 
@@ -11,38 +10,15 @@ from django_webhook_idempotency.enums import EventStatus
 from django_webhook_idempotency.models import WebhookEvent
 
 from .cluster import Cluster
+from .latency import Timed
 from .ledger_state import effects
-from .provider import Answer, Campaign, Event
-
-
-class Timed(Campaign):
-    """A campaign that keeps the seconds of each acknowledgement."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.seconds: list[float] = []
-
-    def _done(self, tried: int, event: Event, answer: Answer) -> None:
-        self.seconds.append(answer.seconds)
-        super()._done(tried, event, answer)
-
-
-def percentiles(values: list[float]) -> dict[str, float]:
-    """The middle and the slow end, in milliseconds."""
-    cuts = quantiles(values, n=100)
-    return {"p50": round(cuts[49] * 1000, 1), "p99": round(cuts[98] * 1000, 1)}
+from .provider import Event
 
 
 def waits() -> list[float]:
     """Seconds from each event's receipt to its end."""
     spans = WebhookEvent.objects.annotate(span=F("processed_at") - F("received_at"))
     return [span.total_seconds() for span in spans.values_list("span", flat=True)]
-
-
-def handler_times(cluster: Cluster, ids: set[str]) -> list[float]:
-    entered = {line.event: line.at for line in cluster.journal.lines("enter")}
-    left = {line.event: line.at for line in cluster.journal.lines("leave")}
-    return [left[each] - entered[each] for each in ids]
 
 
 def accept(cluster: Cluster, sent: list[Event], connections: int = 16) -> Timed:
@@ -67,3 +43,18 @@ def assert_once(cluster: Cluster, sent: list[Event]) -> None:
 def runs(cluster: Cluster, sent: list[Event]) -> int:
     ids = {event.id for event in sent}
     return sum(line.event in ids for line in cluster.journal.lines("enter"))
+
+
+class frozen:  # noqa: N801
+    """Stop every worker node, so that messages wait in the broker."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def __enter__(self) -> None:
+        for node in self.cluster.workers:
+            node.signal(signal.SIGSTOP)
+
+    def __exit__(self, *error: object) -> None:
+        for node in self.cluster.workers:
+            node.signal(signal.SIGCONT)

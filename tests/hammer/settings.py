@@ -20,6 +20,9 @@ MIDDLEWARE = []
 INSTALLED_APPS += _changes.get("APPS", [])
 globals().update(_changes.get("DJANGO", {}))
 
+if os.environ.get("WEBHOOK_HAMMER") == "full" and "postgresql" in DATABASES["default"]["ENGINE"]:
+    # Figures are those of commits that are on disk.
+    DATABASES["default"]["OPTIONS"] = {}
 DATABASES["default"].update(_changes.get("DATABASE", {}))
 WEBHOOK_IDEMPOTENCY = {**WEBHOOK_IDEMPOTENCY, **_changes.get("WEBHOOK_IDEMPOTENCY", {})}
 for _name in {"LEASE", "BACKOFF", "BACKOFF_MAX"} & WEBHOOK_IDEMPOTENCY.keys():

@@ -19,9 +19,10 @@ from django_webhook_idempotency.models import WebhookEvent
 from .brokers import RabbitBroker, RedisBroker
 from .cluster import LEASE, Cluster, celery_changes, celery_cluster, database_cluster, tasks_cluster
 from .conftest import Start, only_when_full
+from .latency import handler_times, milliseconds
 from .ledger_state import assert_quiet
 from .provider import Event, events, fresh, post
-from .queue_state import accept, assert_once, handler_times, percentiles, runs, waits
+from .queue_state import accept, assert_once, runs, waits
 from .server import ROOT
 
 pytestmark = [
@@ -67,15 +68,15 @@ def test_two_workers_drain_while_events_come_in(
         accepted = time.monotonic() - started
         cluster.drain(len(sent), timeout=60 + len(sent) / 5)
         drained = time.monotonic() - started
-        handlers = handler_times(cluster, {event.id for event in sent})
+        handlers = handler_times(cluster.journal, {event.id for event in sent})
         figures(
             engine=name,
             events=len(sent),
             accepted_per_second=round(len(sent) / accepted, 1),
             drained_per_second=round(len(sent) / drained, 1),
-            receipt=percentiles(campaign.seconds),
-            to_the_end=percentiles(waits()),
-            handler=percentiles(handlers),
+            receipt=milliseconds(campaign.all_seconds),
+            to_the_end=milliseconds(waits()),
+            handler=milliseconds(handlers),
         )
         assert_once(cluster, sent)
         assert runs(cluster, sent) == len(sent)
@@ -118,7 +119,7 @@ def test_a_broker_that_says_nothing_slows_no_acknowledgement(
         server = start(2, django=changes["DJANGO"], **changes["WEBHOOK_IDEMPOTENCY"])
         answers = [post(server.port, event) for event in events(40)]
     seconds = sorted((answer.seconds for answer in answers), reverse=True)
-    figures(scheme=scheme, receipt=percentiles(seconds))
+    figures(scheme=scheme, receipt=milliseconds(seconds))
     assert {answer.status for answer in answers} <= {200, 202}
     assert seconds[0] < 1.5
     assert [each for each in seconds[2:] if each > 0.5] == []
