@@ -49,6 +49,17 @@ class Outcome(models.TextChoices):
     FAILED = "failed", _("failed")
 
 
+class Origin(models.TextChoices):
+    """How a delivery came to us."""
+
+    #: The provider sent it.
+    REQUEST = "request", _("request")
+    #: We asked the provider's API for it.
+    RECOVERED = "recovered", _("recovered")
+    #: It was refused, kept, and verified again.
+    QUARANTINE = "quarantine", _("quarantine")
+
+
 class RejectReason(StrEnum):
     """Why a signature was not accepted."""
 

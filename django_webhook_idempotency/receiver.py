@@ -15,16 +15,13 @@ from django.views.decorators.debug import sensitive_variables
 
 from . import answers
 from .dispatch.deliveries import record, record_stranger
-from .dispatch.inline import deliver_atomic
-from .dispatch.leased import deliver_leased
-from .dispatch.receipt import deliver_queued
-from .dispatch.reconnecting import deliver_once_more
+from .dispatch.intake import deliver, new_event
 from .dispatch.work import DeliveryReport, Result, Work
-from .enums import EventStatus, Outcome
+from .enums import Outcome
 from .exceptions import BodyTooLarge, MalformedWebhook, StoreUnavailable, UnknownScope
 from .handlers import Handler
 from .ledger import alias, require_no_transaction
-from .models import WebhookEvent, digest_of, displayable
+from .models import WebhookEvent
 from .providers import Answer, Identity, Incoming, Provider
 from .reading import kept_headers, plain_request, read
 from .reporting import announce, first_line, log_delivery, logger
@@ -119,27 +116,15 @@ class Reception:
     def _event(self, request: HttpRequest, incoming: Incoming) -> WebhookEvent:
         """The event that a verified delivery carries, not yet stored. Raises MalformedWebhook."""
         provider, report = self.provider, self.report
-        identity = self._identify(request, incoming)
-        scope = self._whole_scope(identity)
-        event = WebhookEvent(
-            provider=provider.key,
-            scope=displayable(scope),
-            event_id=displayable(identity.event_id),
-            dedupe_key=digest_of(provider.key, scope, identity.event_id),
-            event_type=displayable(identity.event_type),
-            status=EventStatus.PENDING,
-            body=incoming.body,
+        return new_event(
+            provider,
+            incoming,
+            self._identify(request, incoming),
+            scope=self.receiver.scope,
+            content_type=request.META.get("CONTENT_TYPE", ""),
             body_digest=report.body_digest,
-            content_type=displayable(request.META.get("CONTENT_TYPE", "")),
             received_at=report.received_at,
         )
-        if identity.secondary:
-            event.secondary_key = digest_of("secondary", provider.key, scope, identity.secondary)
-        if provider.same_body != "allow":
-            # Without the scope: the URL and the header that it comes from are not signed either.
-            event.content_key = digest_of("content", provider.key, report.body_digest)
-        event.read_data_with(lambda: provider.payload(incoming))
-        return event
 
     def _identify(self, request: HttpRequest, incoming: Incoming) -> Identity:
         provider, key = self.provider, self.receiver.key
@@ -154,11 +139,6 @@ class Reception:
             identity = replace(identity, secondary=secondary if isinstance(secondary, str) else "")
         return identity
 
-    def _whole_scope(self, identity: Identity) -> str:
-        """The scope in the URL and the provider's own; a slash can only stand between them."""
-        own = identity.scope.replace("%", "%25").replace("/", "%2F")
-        return f"{self.receiver.scope}/{own}" if self.receiver.scope else own
-
     def _dispatch(self, event: WebhookEvent) -> HttpResponseBase:
         require_no_transaction(alias())
         work = Work(
@@ -171,14 +151,7 @@ class Reception:
         )
         event.view = work.view or ""
         work.prepare(event)
-        return self._answer(self._deliver(event, work), event)
-
-    def _deliver(self, event: WebhookEvent, work: Work) -> Result:
-        """Run the event in this request, or store it for the workers."""
-        # What nobody wants is ignored at once: there is nothing to queue.
-        if self.provider.processing == "queued" and work.lane is not None and work.handlers:
-            return deliver_once_more(deliver_queued, event, work)
-        return deliver_once_more(deliver_atomic if work.atomic else deliver_leased, event, work)
+        return self._answer(deliver(event, work), event)
 
     def _answer(self, result: Result, event: WebhookEvent) -> HttpResponseBase:
         """Answer a delivery that carried an event, then tell the log and the signals of it."""

@@ -12,7 +12,7 @@ from django.http import HttpResponseBase
 from django.utils import timezone
 
 from .. import ledger
-from ..enums import Outcome
+from ..enums import Origin, Outcome
 from ..exceptions import Ignore, Superseded, WebhookError
 from ..handlers import Handler
 from ..models import WebhookDelivery, WebhookEvent
@@ -38,6 +38,7 @@ class DeliveryReport:
     """
 
     provider: Provider
+    origin: Origin = Origin.REQUEST
     headers: Mapping[str, str] = field(default_factory=dict)
     redelivery: Redelivery = field(default_factory=Redelivery)
     body_digest: str = ""
@@ -67,6 +68,7 @@ class DeliveryReport:
             event=event,
             provider=self.provider.key,
             received_at=self.received_at,
+            origin=self.origin,
             outcome=self.outcome,
             status=self.status,
             duration=self.duration,

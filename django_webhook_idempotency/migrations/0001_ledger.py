@@ -14,6 +14,70 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
+            name="RecoveryCursor",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("source", models.CharField(max_length=255, unique=True, verbose_name="source")),
+                ("settled_until", models.DateTimeField(verbose_name="settled until")),
+                (
+                    "updated_at",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now, verbose_name="updated at"
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "recovery cursor",
+                "verbose_name_plural": "recovery cursors",
+            },
+        ),
+        migrations.CreateModel(
+            name="MissingEvent",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "dedupe_key",
+                    models.CharField(
+                        editable=False, max_length=64, unique=True, verbose_name="dedupe key"
+                    ),
+                ),
+                ("provider", models.CharField(max_length=64, verbose_name="provider")),
+                ("scope", models.CharField(blank=True, max_length=255, verbose_name="scope")),
+                ("event_id", models.CharField(max_length=255, verbose_name="event id")),
+                (
+                    "event_type",
+                    models.CharField(blank=True, max_length=255, verbose_name="event type"),
+                ),
+                ("sent_at", models.DateTimeField(verbose_name="sent at")),
+                (
+                    "leaves_at",
+                    models.DateTimeField(
+                        blank=True, null=True, verbose_name="leaves the window at"
+                    ),
+                ),
+                ("attempts", models.PositiveIntegerField(default=0, verbose_name="attempts")),
+                ("asked_at", models.DateTimeField(blank=True, null=True, verbose_name="asked at")),
+                ("given_up", models.BooleanField(default=False, verbose_name="given up")),
+            ],
+            options={
+                "verbose_name": "missing event",
+                "verbose_name_plural": "missing events",
+                "indexes": [
+                    models.Index(fields=["provider", "sent_at"], name="webhook_missing_sent")
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="OrderingKey",
             fields=[
                 (
@@ -43,6 +107,85 @@ class Migration(migrations.Migration):
                 "verbose_name_plural": "ordering keys",
                 "indexes": [
                     models.Index(fields=["provider", "updated_at"], name="webhook_ordering_age")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="QuarantinedDelivery",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("provider", models.CharField(max_length=64, verbose_name="provider")),
+                ("scope", models.CharField(blank=True, max_length=255, verbose_name="scope")),
+                (
+                    "view",
+                    models.CharField(
+                        blank=True, editable=False, max_length=255, verbose_name="view"
+                    ),
+                ),
+                ("reason", models.CharField(max_length=32, verbose_name="reason")),
+                (
+                    "received_at",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now, verbose_name="received at"
+                    ),
+                ),
+                (
+                    "content_type",
+                    models.CharField(blank=True, max_length=255, verbose_name="content type"),
+                ),
+                ("body", models.BinaryField(verbose_name="body")),
+                (
+                    "signed_headers",
+                    models.JSONField(default=dict, editable=False, verbose_name="signed headers"),
+                ),
+            ],
+            options={
+                "verbose_name": "quarantined delivery",
+                "verbose_name_plural": "quarantined deliveries",
+                "indexes": [
+                    models.Index(
+                        fields=["provider", "reason", "id"], name="webhook_quarantine_reason"
+                    ),
+                    models.Index(fields=["received_at"], name="webhook_quarantine_received"),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="SecretUse",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("provider", models.CharField(max_length=64, verbose_name="provider")),
+                ("fingerprint", models.CharField(blank=True, max_length=8, verbose_name="secret")),
+                (
+                    "first_used_at",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now, verbose_name="first used at"
+                    ),
+                ),
+                (
+                    "last_used_at",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now, verbose_name="last used at"
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "use of a secret",
+                "verbose_name_plural": "uses of secrets",
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("provider", "fingerprint"), name="webhook_secret_use_once"
+                    )
                 ],
             },
         ),
@@ -208,6 +351,41 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="Replay",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("handler", models.CharField(blank=True, max_length=255, verbose_name="handler")),
+                ("after", models.PositiveIntegerField(default=0, verbose_name="after run")),
+                ("requested_by", models.CharField(max_length=150, verbose_name="requested by")),
+                ("reason", models.CharField(max_length=255, verbose_name="why")),
+                (
+                    "requested_at",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now, verbose_name="requested at"
+                    ),
+                ),
+                ("status_before", models.CharField(max_length=16, verbose_name="status before")),
+                (
+                    "event",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="replays",
+                        to="django_webhook_idempotency.webhookevent",
+                        verbose_name="event",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "replay",
+                "verbose_name_plural": "replays",
+            },
+        ),
+        migrations.CreateModel(
             name="HandlerRun",
             fields=[
                 (
@@ -255,6 +433,19 @@ class Migration(migrations.Migration):
                     "received_at",
                     models.DateTimeField(
                         default=django.utils.timezone.now, verbose_name="received at"
+                    ),
+                ),
+                (
+                    "origin",
+                    models.CharField(
+                        choices=[
+                            ("request", "request"),
+                            ("recovered", "recovered"),
+                            ("quarantine", "quarantine"),
+                        ],
+                        default="request",
+                        max_length=16,
+                        verbose_name="origin",
                     ),
                 ),
                 (

@@ -1,10 +1,13 @@
-"""The ledger: one row an event, one a delivery, one a run; and what orders them."""
+"""The ledger: one row an event, one a delivery, one a run; what orders them; what was missed."""
 
 from __future__ import annotations
 
 from .deliveries import WebhookDelivery
 from .events import WebhookEvent
 from .ordering import HandlerTurn, OrderingKey
+from .quarantine import QuarantinedDelivery, SecretUse
+from .recovery import MissingEvent, RecoveryCursor
+from .replays import Replay
 from .runs import HandlerRun, HandlerStep
 from .texts import MAX_ERROR, MAX_TRACEBACK, digest_of, displayable, text_of
 
@@ -14,7 +17,12 @@ __all__ = [
     "HandlerRun",
     "HandlerStep",
     "HandlerTurn",
+    "MissingEvent",
     "OrderingKey",
+    "QuarantinedDelivery",
+    "RecoveryCursor",
+    "Replay",
+    "SecretUse",
     "WebhookDelivery",
     "WebhookEvent",
     "digest_of",

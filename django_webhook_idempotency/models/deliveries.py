@@ -8,7 +8,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from ..enums import Outcome
+from ..enums import Origin, Outcome
 from ..querysets import WebhookDeliveryQuerySet
 from .events import WebhookEvent
 
@@ -30,6 +30,9 @@ class WebhookDelivery(models.Model):
     )
     provider = models.CharField(_("provider"), max_length=64)
     received_at = models.DateTimeField(_("received at"), default=timezone.now)
+    origin = models.CharField(
+        _("origin"), max_length=16, choices=Origin.choices, default=Origin.REQUEST
+    )
     outcome = models.CharField(_("outcome"), max_length=16, choices=Outcome.choices)
     status = models.PositiveSmallIntegerField(_("answered"))
     duration = models.DurationField(_("duration"), default=timedelta(0))

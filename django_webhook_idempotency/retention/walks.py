@@ -20,6 +20,7 @@ from ..models import (
     HandlerStep,
     HandlerTurn,
     OrderingKey,
+    Replay,
     WebhookDelivery,
     WebhookEvent,
 )
@@ -147,6 +148,7 @@ class Keys(Walk):
         self.first = self.first or going[0]
         self.last = going[-1]
         self._belonging(HandlerTurn.objects.all(), going)
+        self._belonging(Replay.objects.all(), going)
         steps = self._belonging(HandlerStep.objects.all(), going)
         removed = Counter(
             {
@@ -252,7 +254,7 @@ def _lock(rows: QuerySet[Any], using: str) -> list[int]:
 
 def _own_relations() -> list[Any]:
     """The project's own foreign keys to an event; only they need Django's slower delete."""
-    ours = (WebhookDelivery, HandlerRun, HandlerStep, HandlerTurn)
+    ours = (WebhookDelivery, HandlerRun, HandlerStep, HandlerTurn, Replay)
     return [
         field
         for field in WebhookEvent._meta.get_fields(include_hidden=True)
