@@ -68,7 +68,7 @@ class Pool:
         failed, settled = True, False
         try:
             freshen(suspicious=suspicious)
-            # Handlers are looked after where they are called; signals and keys are others' code too.
+            # Handlers are looked after where they are called; receivers of signals only here.
             with closed_blocks():
                 failed, settled = run_claim(claim).outcome == Outcome.FAILED, True
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""Nobody waits for a handler: neither an acknowledgement, nor a worker that calls the next event."""
+"""Nobody waits for a handler: no acknowledgement, and no worker that calls the next event."""
 
 from __future__ import annotations
 
