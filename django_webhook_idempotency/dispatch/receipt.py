@@ -44,7 +44,8 @@ def deliver_queued(event: WebhookEvent, work: Work) -> Result:
                 return result
             stored = ledger.find(event)
             if stored is not None:
-                result = meet(event, stored, work) or rearm(stored, work)
+                result = meet(event, stored, work) or own(event, stored, work)
+                result = result or rearm(stored, work)
                 if result is not None:
                     return result
         except DatabaseError as error:
@@ -110,6 +111,16 @@ def refuse_overflow(work: Work) -> None:
         raise QueueFull(
             f"Provider {work.provider.key!r} has {limit} unfinished events, its MAX_PENDING."
         )
+
+
+def own(event: WebhookEvent, stored: WebhookEvent, work: Work) -> Result | None:
+    """What this very delivery has stored, if the answer to its commit was lost; else None."""
+    if stored.received_at != event.received_at or stored.status != EventStatus.PENDING:
+        return None
+    tell(stored.pk)
+    result = Result(Outcome.ACCEPTED, stored, recorded=True)
+    work.settle(result)
+    return result
 
 
 def rearm(stored: WebhookEvent, work: Work) -> Result | None:
