@@ -22,7 +22,6 @@ from ..models import HandlerStep, WebhookEvent, digest_of, displayable
 from ..stores import LeaseStore
 from .runs import insist
 
-
 #: The longest result that is kept, in characters of JSON: a database may refuse longer ones.
 MAX_RESULT = 1_000_000
 
@@ -46,7 +45,7 @@ class Steps:
         self.event._steps = self
 
     def __exit__(self, *error: object) -> None:
-        """Store what was done by steps that were cancelled before they could: another had failed."""
+        """Store what was done by steps that were cancelled before they could, as another failed."""
         self.event._steps = None
         for name, result in list(self._done.items()):
             self._keep(name, result)

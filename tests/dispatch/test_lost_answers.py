@@ -40,7 +40,8 @@ def test_an_event_that_was_claimed_runs_all_the_same(
     """GitHub would not send it again, and nobody else would run it until its lease is over."""
     handlers.add(effect, atomic=False)
     connection.ensure_connection()
-    insert, lost = WebhookEventQuerySet.insert_once, []
+    insert = WebhookEventQuerySet.insert_once
+    lost: list[bool] = []
 
     def lose(self: Any, event: Any, **more: Any) -> Any:
         inserted = insert(self, event, **more)
@@ -65,8 +66,9 @@ def test_a_receipt_is_told_and_answered_as_what_it_is(
     handlers.add(effect)
     connection.ensure_connection()
     told: list[int] = []
-    monkeypatch.setattr(receipt, "tell", lambda pk: told.append(pk) or True)
-    commit, lost = BaseDatabaseWrapper.commit, []
+    monkeypatch.setattr(receipt, "tell", told.append)
+    commit = BaseDatabaseWrapper.commit
+    lost: list[bool] = []
 
     def lose(self: Any) -> None:
         if lost:

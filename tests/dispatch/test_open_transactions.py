@@ -65,7 +65,7 @@ def receive(request: pytest.FixtureRequest, client: Client, settings: Any) -> Ca
     settings.WEBHOOK_IDEMPOTENCY = {**settings.WEBHOOK_IDEMPOTENCY, "PROCESSING": request.param}
 
     def receive(event_id: str, kind: str) -> int:
-        status = deliver(client, "github", event_id, kind).status_code
+        status: int = deliver(client, "github", event_id, kind).status_code
         if request.param == "queued":
             assert status == 202
             serve()
