@@ -146,7 +146,8 @@ class StripeSource(Source):
         params: dict[str, Any] = {
             # Stripe counts in whole seconds.
             "created": {"gte": int(since.timestamp())},
-            "delivery_success": False,
+            # As text: older clients spell False with a capital, which is no boolean there.
+            "delivery_success": "false",
             "limit": PAGE,
         }
         if after:

@@ -97,6 +97,8 @@ class StripeApi(Api):
         types = {value for name, value in params.items() if name.startswith("types[")}
         other = {name for name in params if not name.startswith(("types[", "created["))} - KNOWN
         limit = int(params.get("limit", DEFAULT_LIMIT))
+        if params.get("delivery_success", "true") not in ("true", "false"):
+            return error(400, "invalid_request_error", "Invalid boolean.", "parameter_invalid")
         if other or not 1 <= limit <= MAX_LIMIT or len(types) > 20:
             return error(400, "invalid_request_error", "Bad parameter.", "parameter_unknown")
         parsed = [(text, json.loads(text), delivered) for text, delivered in reversed(events)]
