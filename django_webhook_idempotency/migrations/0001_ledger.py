@@ -1,6 +1,7 @@
 # The first migration: it is rewritten until 0.1.0 is tagged.
 
 import datetime
+
 import django.db.models.deletion
 import django.utils.timezone
 from django.db import migrations, models

@@ -20,6 +20,10 @@ class SourceRefused(SourceError):
     """The provider's API does not let us in, or knows nothing of what the settings name."""
 
 
+class NotSentAgain(SourceError):
+    """The provider's API does not have this one event sent again; it may well another."""
+
+
 class RateLimited(SourceError):
     """The provider's API asks for a pause; `retry_after` is its length in seconds."""
 
