@@ -17,7 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 from ..exceptions import MissingExtra
 from ..providers import Provider
 from . import asking
-from .base import RateLimited, Sent, Source, SourceError, SourceRefused
+from .base import NotSentAgain, RateLimited, Sent, Source, SourceError, SourceRefused
 from .options import SourceOptions
 from .sangho_deliveries import Attempt, Log
 
@@ -28,7 +28,7 @@ KEY_PREFIXES = ("sk_prod_", "sk_test_")
 CLOCK_SKEW = timedelta(hours=1)
 #: Parameters that are arguments of the client's own.
 _RESERVED = frozenset({"id", "self"})
-UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY, SERVER_ERROR = 401, 403, 404, 429, 500
+UNAUTHORIZED, FORBIDDEN, NOT_FOUND, SERVER_ERROR = 401, 403, 404, 500
 
 
 class SanghoSource(Source):
@@ -120,8 +120,11 @@ class SanghoSource(Source):
             )
 
     def redeliver(self, sent: Sent) -> None:
-        """Have the latest delivery of an event retried."""
-        with self._client() as client, _understood(self._where, self.endpoint):
+        """Have the latest delivery of an event retried.
+
+        Asked once: nobody knows whether a retry that failed on its way was taken in.
+        """
+        with self._client() as client, _understood(self._where, self.endpoint, NotSentAgain):
             client.webhooks.retry_delivery(self.endpoint, sent.handle)
 
     @contextmanager
@@ -201,8 +204,13 @@ def _require_client() -> None:
 
 
 @contextmanager
-def _understood(where: str, endpoint: str) -> Iterator[None]:
-    """Say what stands in the way. Sangho's own words are left out: nobody knows what they show."""
+def _understood(
+    where: str, endpoint: str, refused: type[SourceError] = SourceRefused
+) -> Iterator[None]:
+    """Say what stands in the way; `refused` is raised where only the question is at fault.
+
+    Sangho's own words are left out: nobody knows what they show.
+    """
     import sangho
 
     try:
@@ -219,14 +227,14 @@ def _understood(where: str, endpoint: str) -> Iterator[None]:
             ) from None
         if status == FORBIDDEN:
             raise SourceRefused(
-                f"Sangho does not let the key in {where} see the endpoint {endpoint}."
+                f"Sangho does not let the key in {where} use the endpoint {endpoint}."
             ) from None
-        if status == NOT_FOUND:
+        if status == NOT_FOUND and refused is SourceRefused:
             raise SourceRefused(
-                f"Sangho knows no endpoint {endpoint} of the key in {where}, or not the delivery."
+                f"Sangho knows no endpoint {endpoint} of the key in {where}."
             ) from None
         if status < SERVER_ERROR:
-            raise SourceRefused(f"Sangho refuses the question with status {status}.") from None
+            raise refused(f"Sangho refuses what it is asked, with status {status}.") from None
         raise SourceError(f"Sangho's API answers {status}.") from None
     except ValueError:
         # The client takes the Retry-After of a 429 for a number, and it may be a date.

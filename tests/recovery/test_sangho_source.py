@@ -14,6 +14,7 @@ from django_webhook_idempotency.dispatch.intake import key_of
 from django_webhook_idempotency.exceptions import MissingExtra
 from django_webhook_idempotency.providers import Incoming, configured_provider
 from django_webhook_idempotency.recovery import RateLimited, SourceError, SourceRefused, asking
+from django_webhook_idempotency.recovery.base import NotSentAgain
 from django_webhook_idempotency.recovery.sangho import SanghoSource
 from django_webhook_idempotency.recovery.sangho_deliveries import Attempt
 
@@ -175,13 +176,24 @@ class TestRedeliver:
 
         assert caught.value.retry_after == 9
 
-    def test_a_delivery_that_cannot_be_retried(self, api):
+    @pytest.mark.parametrize("status", [400, 404, 409, 410, 422])
+    def test_a_delivery_that_cannot_be_retried(self, api, status):
         api.add("del_1", "evt_1")
         asked = source(api)
         (sent,) = asked.sent(since())
-        api.faults.append(error(409, "delivery_too_old", "Too old."))
+        api.faults.append(error(status, "delivery_too_old", "Too old."))
 
-        with pytest.raises(SourceRefused, match="status 409"):
+        with pytest.raises(NotSentAgain, match=f"status {status}"):
+            asked.redeliver(sent)
+
+    @pytest.mark.parametrize("status", [401, 403])
+    def test_a_key_that_is_no_longer_let_in(self, api, status):
+        api.add("del_1", "evt_1")
+        asked = source(api)
+        (sent,) = asked.sent(since())
+        api.faults.append(error(status, "no", "No."))
+
+        with pytest.raises(SourceRefused):
             asked.redeliver(sent)
 
 
@@ -404,7 +416,7 @@ class TestFaults:
         ("options", "sentence"),
         [
             ({"API_KEY": EXPIRED_KEY}, "does not accept the key"),
-            ({"API_KEY": OTHER_KEY}, "see the endpoint we_1"),
+            ({"API_KEY": OTHER_KEY}, "use the endpoint we_1"),
             ({"ENDPOINTS": ["we_9"]}, "knows no endpoint we_9"),
         ],
     )

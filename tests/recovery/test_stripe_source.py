@@ -11,14 +11,10 @@ from email.utils import formatdate
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from django.utils import timezone
 
-from django_webhook_idempotency.dispatch.intake import deliver as deliver_event
-from django_webhook_idempotency.dispatch.intake import key_of, new_event
-from django_webhook_idempotency.dispatch.work import DeliveryReport, Work
-from django_webhook_idempotency.enums import Origin, Outcome
+from django_webhook_idempotency.dispatch.intake import key_of
+from django_webhook_idempotency.enums import Outcome
 from django_webhook_idempotency.exceptions import MissingExtra
-from django_webhook_idempotency.handlers import registry
 from django_webhook_idempotency.models import WebhookDelivery, WebhookEvent
 from django_webhook_idempotency.providers import Incoming, configured_provider
 from django_webhook_idempotency.recovery import (
@@ -27,6 +23,7 @@ from django_webhook_idempotency.recovery import (
     SourceError,
     SourceRefused,
     asking,
+    running,
 )
 from django_webhook_idempotency.recovery.stripe import StripeSource
 from tests.deliveries import deliver
@@ -475,19 +472,9 @@ class TestSettings:
 
 def ingest(sent) -> Outcome:
     """Take a recovered event in as the runner does."""
-    provider = configured_provider("stripe")
-    event = new_event(
-        provider,
-        Incoming.stored(sent.body, sent.content_type),
-        sent.identity,
-        scope=sent.scope,
-        content_type=sent.content_type,
-        body_digest="",
-        received_at=timezone.now(),
-    )
-    handlers = registry.find(event.provider, event.event_type)
-    report = DeliveryReport(provider, Origin.RECOVERED)
-    return deliver_event(event, Work(provider, handlers, report, view="")).outcome
+    result = running.ingest(sent, sent.body, configured_provider("stripe"), "")
+    assert result is not None
+    return result.outcome
 
 
 @pytest.mark.django_db(transaction=True)
