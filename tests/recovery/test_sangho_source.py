@@ -135,6 +135,14 @@ class TestAsking:
         assert len(ids(source(api).sent(since(30)))) == 31
         assert len(api.asked) == 5
 
+    def test_reads_on_where_the_first_page_is_of_one_moment(self, api):
+        api.add("del_new", "evt_new", age=60)
+        for number in range(20):
+            made = "2026-07-01T12:30:00Z"
+            api.add_raw({"id": f"del_{number}", "event_id": f"evt_{number}", "created_at": made})
+
+        assert ids(source(api).sent(since(30))) == ["evt_new"]
+
     def test_a_clock_that_is_behind_hides_nothing(self, api):
         api.ahead = -1800
         api.add("del_1", "evt_1", age=0)
