@@ -1,12 +1,13 @@
-"""GitHub's REST API as far as recovery needs it, over the client `githubkit`.
+"""GitHub's REST API as far as recovery needs it, over the client PyGithub.
 
 https://docs.github.com/en/rest/using-the-rest-api/best-practices-for-using-the-rest-api
 """
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -16,9 +17,8 @@ from ..exceptions import MissingExtra
 from .base import NotSentAgain, RateLimited, SourceError, SourceRefused
 
 try:
-    import httpx
-    from githubkit import AppAuthStrategy, AppInstallationAuthStrategy, GitHub, TokenAuthStrategy
-    from githubkit.exception import RequestError, RequestFailed
+    from github import Auth, Github, GithubException
+    from requests import RequestException
 except ImportError:
     raise MissingExtra("github", "Asking GitHub for deliveries") from None
 
@@ -26,19 +26,21 @@ PUBLIC = "https://api.github.com"
 #: https://docs.github.com/en/rest/about-the-rest-api/api-versions
 VERSION = "2022-11-28"
 #: Seconds that an answer may take.
-TIMEOUT = 20.0
-#: Seconds of pause where GitHub does not say how long. As its page on rate limits asks.
+TIMEOUT = 20
+#: Seconds of pause where GitHub does not say how long, as its page on rate limits asks.
 DEFAULT_PAUSE = 60.0
 _REFUSALS = frozenset({401, 403, 404})
-_LIMITED = frozenset({403, 429})
+_TOO_MANY = 429
 #: Answers to a redelivery that may be meant for the one delivery.
 _NOT_AGAIN = frozenset({400, 404, 410, 422})
+_NEXT = re.compile(r'<([^>]*)>\s*;\s*rel="next"')
 
 
 class GitHubAPI:
     """One login to GitHub. It never tries again by itself: whoever calls knows what a pause costs.
 
-    `login` makes the client's authentication when it is first needed.
+    `login` makes the client's authentication when it is first needed; `pause` is the time in
+    seconds between two requests that change something.
     """
 
     def __init__(self, base_url: str, login: Callable[[], Any], pause: float) -> None:
@@ -49,7 +51,6 @@ class GitHubAPI:
         self.offset = timedelta(0)
         self._clients: dict[str, Any] = {}
         self._closed_until = 0.0
-        self._next_post = 0.0
 
     def now(self) -> datetime:
         """The time by GitHub's clock, as its last answer said."""
@@ -60,79 +61,77 @@ class GitHubAPI:
 
         `owner` is the path of whatever an app's installation stands for.
         """
-        answer = self._ask("GET", path, owner, params)
+        headers, document = self._ask("GET", path, owner, params)
         # Of the link only the cursor is taken: a token follows no link to another host.
-        following = answer.raw_response.links.get("next", {}).get("url", "")
-        cursors = parse_qs(urlsplit(following).query).get("cursor", [""])
-        return document(answer), cursors[0]
+        following = _NEXT.search(headers.get("link", ""))
+        query = urlsplit(following[1]).query if following else ""
+        return document, parse_qs(query).get("cursor", [""])[0]
 
     def post(self, path: str, owner: str = "") -> None:
-        """Ask for something to be done, with a pause since the last time."""
-        time.sleep(max(0.0, self._next_post - time.monotonic()))
-        try:
-            self._ask("POST", path, owner, {})
-        finally:
-            self._next_post = time.monotonic() + self.pause
+        """Ask for something to be done."""
+        self._ask("POST", path, owner, {})
 
-    def _ask(self, method: str, path: str, owner: str, params: dict[str, Any]) -> Any:
+    def _ask(
+        self, method: str, path: str, owner: str, params: dict[str, Any]
+    ) -> tuple[Mapping[str, str], Any]:
         left = self._closed_until - time.monotonic()
         if left > 0:
             raise RateLimited(left)
-        headers = {"X-GitHub-Api-Version": VERSION}
         try:
-            answer = self._client(owner).request(method, path, params=params, headers=headers)
-        except RequestError as error:
-            # The client wraps what it meets while it logs in.
-            failed = error if isinstance(error, RequestFailed) else error.exc
-            if isinstance(failed, RequestFailed):
-                raise self._refusal(failed.response.raw_response, method) from None
-            if isinstance(failed, httpx.HTTPError):
-                raise SourceError(f"GitHub cannot be asked: {type(failed).__name__}.") from None
-            if isinstance(failed, RuntimeError):
-                raise MissingExtra("github", "Logging in to GitHub as an app") from None
-            raise SourceRefused("PRIVATE_KEY is no RSA key in PEM.") from None
-        except ValueError as error:
+            client = self._client(owner)
+            headers, document = client.requester.requestJsonAndCheck(method, path, params)
+        except GithubException as error:
+            raise self._refusal(error, method) from None
+        except RequestException as error:
+            raise SourceError(f"GitHub cannot be asked: {type(error).__name__}.") from None
+        except (ValueError, KeyError, TypeError) as error:
             raise SourceError(f"GitHub's answer cannot be read: {type(error).__name__}.") from None
-        self._read_clock(answer.headers)
-        if answer.headers.get("x-ratelimit-remaining") == "0":
+        except RuntimeError:
+            raise SourceRefused("GitHub redirects to elsewhere. Is BASE_URL right?") from None
+        self._read_clock(headers)
+        if headers.get("x-ratelimit-remaining") == "0":
             # The next one would be refused, and an app that goes on asking may be shut out.
-            self._closed_until = time.monotonic() + self._pause_of(answer.headers)
-        return answer
+            self._closed_until = time.monotonic() + self._pause_of(headers)
+        return headers, document
 
-    def _client(self, owner: str) -> Any:
+    def _client(self, owner: str) -> Github:
         """The client for what belongs to an owner; an app asks there as its installation."""
         if "" not in self._clients:
             self._clients[""] = self._new_client(self.login())
-        app = self._clients[""].auth
-        if not owner or not isinstance(app, AppAuthStrategy):
+        app = self._clients[""].requester.auth
+        if not owner or not isinstance(app, Auth.AppAuth):
             return self._clients[""]
         if owner not in self._clients:
-            number = document(self._ask("GET", f"{owner}/installation", "", {}))["id"]
-            login = AppInstallationAuthStrategy(app.app_id, app.private_key, number)
+            _, installation = self._ask("GET", f"{owner}/installation", "", {})
+            login = Auth.AppInstallationAuth(app, int(installation["id"]))
             self._clients[owner] = self._new_client(login)
         return self._clients[owner]
 
-    def _new_client(self, login: Any) -> Any:
-        return GitHub(
-            login,
-            base_url=self.base_url,
+    def _new_client(self, login: Any) -> Github:
+        return Github(
+            auth=login,
+            base_url=self.base_url.rstrip("/"),
             timeout=TIMEOUT,
-            auto_retry=False,
-            http_cache=False,
+            retry=None,
+            seconds_between_requests=0,
+            seconds_between_writes=self.pause,
             user_agent="django-webhook-idempotency",
+            api_version=VERSION,
         )
 
-    def _refusal(self, answer: httpx.Response, method: str) -> SourceError:
+    def _refusal(self, error: GithubException, method: str) -> SourceError:
         """What an answer means that is no success; nothing of its text is told."""
-        status = answer.status_code
-        self._read_clock(answer.headers)
-        if status in _LIMITED and (
-            "retry-after" in answer.headers
-            or answer.headers.get("x-ratelimit-remaining") == "0"
-            or status not in _REFUSALS
-            or b"secondary rate" in answer.content
+        status, headers = error.status, error.headers or {}
+        self._read_clock(headers)
+        if status == _TOO_MANY or (
+            status in _REFUSALS
+            and (
+                "retry-after" in headers
+                or headers.get("x-ratelimit-remaining") == "0"
+                or "rate limit" in str(error.data)
+            )
         ):
-            return RateLimited(self._pause_of(answer.headers))
+            return RateLimited(self._pause_of(headers))
         if method == "POST" and status in _NOT_AGAIN:
             return NotSentAgain(
                 f"GitHub answered a redelivery with {status}. Whoever asks for one has to be "
@@ -145,14 +144,15 @@ class GitHubAPI:
             )
         return SourceError(f"GitHub answered {status}.")
 
-    def _read_clock(self, headers: Any) -> None:
+    def _read_clock(self, headers: Mapping[str, str]) -> None:
         try:
             told = parsedate_to_datetime(headers.get("date", ""))
         except ValueError:
             return
-        self.offset = told - datetime.now(UTC)
+        if told.tzinfo is not None:
+            self.offset = told - datetime.now(UTC)
 
-    def _pause_of(self, headers: Any) -> float:
+    def _pause_of(self, headers: Mapping[str, str]) -> float:
         """Seconds that GitHub asks to wait; its clock counts where it names a time."""
         after, reset = headers.get("retry-after", ""), headers.get("x-ratelimit-reset", "")
         if after.isdigit():
@@ -162,19 +162,17 @@ class GitHubAPI:
         return DEFAULT_PAUSE
 
 
-def document(answer: Any) -> Any:
-    """The JSON of an answer. Raises SourceError."""
-    try:
-        return answer.json()
-    except ValueError:
-        raise SourceError("GitHub's answer is no JSON.") from None
-
-
 def token_login(token: str) -> Any:
     """Log in with a token."""
-    return TokenAuthStrategy(token)
+    return Auth.Token(token)
 
 
 def app_login(app_id: str, private_key: str) -> Any:
-    """Log in as an app."""
-    return AppAuthStrategy(app_id, private_key)
+    """Log in as an app. Raises SourceRefused if the key does not sign."""
+    login = Auth.AppAuth(app_id, private_key)
+    try:
+        login.create_jwt()
+    except Exception:
+        # Its text may quote the key.
+        raise SourceRefused("PRIVATE_KEY is no RSA key in PEM.") from None
+    return login
