@@ -13,6 +13,7 @@ from django_webhook_idempotency.recovery import asking
 from django_webhook_idempotency.recovery.configured import recoveries
 from django_webhook_idempotency.recovery.report import SourceReport
 from django_webhook_idempotency.recovery.runner import recover
+from django_webhook_idempotency.recovery.stripe import StripeSource
 from tests.deliveries import deliver
 
 from .stripe_api import EXPIRED_KEY, KEY, StripeApi, broken, rate_limited, webhook
@@ -162,6 +163,23 @@ def test_one_account_that_is_refused_does_not_stop_the_other(api, configure, han
 
     assert own.problems == ["Stripe's API answers 500."]
     assert other.ingested == 1
+
+
+class EveryAccount(StripeSource):
+    """A source that knows the accounts from elsewhere, as the documentation shows."""
+
+    @classmethod
+    def configured(cls, provider, options):
+        return super().configured(provider, {**options, "ACCOUNTS": ["acct_1", "acct_2"]})
+
+
+def test_the_accounts_may_come_from_elsewhere(api, configure, handlers):
+    configure(SOURCE=f"{__name__}.EveryAccount")
+    handlers.add(lambda event: None, "stripe")
+    api.add("evt_1", account="acct_1")
+    api.add("evt_2", account="acct_2")
+
+    assert [report.ingested for report in run()] == [0, 1, 1]
 
 
 def test_an_expired_key_is_a_problem_that_does_not_show_it(api, configure, caplog):
