@@ -106,8 +106,13 @@ class StripeSource(Source):
         return datetime.now(UTC) + self._ahead
 
     def sent(self, since: datetime) -> Iterator[Sent]:
-        """The undelivered events made since then, the newest first."""
+        """The undelivered events made since then, the newest first.
+
+        Raises SourceError at the end if there were some that could not be understood.
+        """
         import stripe
+
+        unread = 0
 
         # A client of our own: nobody else's retries, and no connection that outlives the run.
         http = stripe.RequestsClient(
@@ -122,7 +127,16 @@ class StripeSource(Source):
         )
         with closing(http):
             for text, event in self._events(client, since):
-                yield self._sent(text, event)
+                sent = self._sent(text, event)
+                if sent is None:
+                    unread += 1
+                else:
+                    yield sent
+        if unread:
+            raise SourceError(
+                f"{unread} events in Stripe's list have no id or no time, or no webhook would be "
+                "understood that looks like them."
+            )
 
     def _events(self, client: StripeClient, since: datetime) -> Iterator[tuple[str, Any]]:
         paused, self._paused = self._paused, None
@@ -143,6 +157,8 @@ class StripeSource(Source):
                     raise SourceError("Stripe's answer is the same page again.")
 
     def _page(self, client: StripeClient, since: datetime, after: str) -> Any:
+        from .stripe_errors import understood  # which needs the client
+
         params: dict[str, Any] = {
             # Stripe counts in whole seconds.
             "created": {"gte": int(since.timestamp())},
@@ -156,8 +172,6 @@ class StripeSource(Source):
             params["types"] = self.types
         # Before 12.5 there is no `v1`, and what stands in its place is deprecated now.
         events: Any = getattr(client, "v1", client).events
-        from .stripe_errors import understood
-
         with understood(self._where, self.account):
             return events.list(params)
 
@@ -177,8 +191,11 @@ class StripeSource(Source):
             self._ahead = date - datetime.now(UTC)
         return found, has_more
 
-    def _sent(self, text: str, event: Any) -> Sent:
-        """An event with the body that the webhook would have had, as far as the API tells."""
+    def _sent(self, text: str, event: Any) -> Sent | None:
+        """An event with the body that the webhook would have had, as far as the API tells.
+
+        None if it cannot be understood.
+        """
         if self.account and not text_at(event, "account"):
             # Asked as the account itself, the API may leave out what its webhook names.
             text = with_member(text, "account", self.account)
@@ -190,7 +207,7 @@ class StripeSource(Source):
                 raise ValueError
             sent_at = datetime.fromtimestamp(created, UTC)
         except (MalformedWebhook, ValueError, OverflowError, OSError):
-            raise SourceError("Stripe's list holds an event without an id or a time.") from None
+            return None
         return Sent(
             identity,
             sent_at,

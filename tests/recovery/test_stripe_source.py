@@ -202,13 +202,21 @@ class TestBody:
             '{"type": "a.b", "created": 1800000000}',
             '{"id": "evt_1", "type": "a.b", "created": true}',
             '{"id": "evt_1", "type": "a.b", "created": 1e99}',
+            '{"id": "evt_1", "type": "a.b", "created": 1' + "0" * 30 + "}",
+            '{"id": "evt_1", "created": 1800000000, "data": ' + "[" * 101 + "]" * 101 + "}",
         ],
     )
-    def test_that_makes_no_sense_is_an_error(self, api, text):
-        api.faults.append(Reply(body=f'{{"object": "list", "data": [{text}], "has_more": false}}'))
+    def test_that_makes_no_sense_is_told_after_the_rest(self, api, text):
+        good = '{"id": "evt_2", "type": "a.b", "created": 1800000000}'
+        body = f'{{"object": "list", "data": [{text}, {good}], "has_more": false}}'
+        api.faults.append(Reply(body=body))
+        found: list[Sent] = []
 
-        with pytest.raises(SourceError, match="without an id or a time"):
-            list(source(api).sent(since()))
+        with pytest.raises(SourceError, match="1 events in Stripe's list"):
+            for sent in source(api).sent(since()):
+                found.append(sent)
+
+        assert ids(found) == ["evt_2"]
 
 
 class TestConnect:
