@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError
@@ -136,14 +135,29 @@ class SourceRun:
 
     def look(self) -> None:
         """Take the events in batches, each looked up with two queries."""
-        sent = self.sent()
-        while batch := dict(islice(sent, BATCH)):
+        for batch in self.batches():
             events = {event.dedupe_key: event for event in known(list(batch))}
             rows = rows_of(batch)
             if not self.dry_run:
                 self.lease.renew()
             for key, each in batch.items():
                 self.take(Case(key, each, events.get(key), rows.get(key)))
+
+    def batches(self) -> Iterator[dict[str, Sent]]:
+        """What was sent by dedupe key; what came before an error comes before it here too."""
+        batch: dict[str, Sent] = {}
+        try:
+            for key, each in self.sent():
+                batch[key] = each
+                if len(batch) == BATCH:
+                    yield batch
+                    batch = {}
+        except SourceError:
+            if batch:
+                yield batch
+            raise
+        if batch:
+            yield batch
 
     def sent(self) -> Iterator[tuple[str, Sent]]:
         """What was sent by dedupe key, each event once, with the pauses that the API asks for."""
