@@ -144,18 +144,20 @@ class SourceRun:
                 self.take(Case(key, each, events.get(key), rows.get(key)))
 
     def batches(self) -> Iterator[dict[str, Sent]]:
-        """What was sent, in batches; what a source told before it broke off is not lost."""
+        """What was sent by dedupe key; what came before an error comes before it here too."""
         batch: dict[str, Sent] = {}
         try:
-            for key, sent in self.sent():
-                batch[key] = sent
+            for key, each in self.sent():
+                batch[key] = each
                 if len(batch) == BATCH:
                     yield batch
                     batch = {}
         except SourceError:
-            yield batch
+            if batch:
+                yield batch
             raise
-        yield batch
+        if batch:
+            yield batch
 
     def sent(self) -> Iterator[tuple[str, Sent]]:
         """What was sent by dedupe key, each event once, with the pauses that the API asks for."""
