@@ -453,8 +453,8 @@ class TestFaults:
 
         assert time.monotonic() - started < 5
 
-    def test_an_api_that_is_not_there(self):
-        (asked,) = sources(BASE_URL="http://127.0.0.1:1/v1")
+    def test_an_api_that_is_not_there(self, api):
+        asked = source(api, BASE_URL="http://127.0.0.1:1/v1")
 
         with pytest.raises(SourceError, match="cannot be reached"):
             list(asked.sent(since()))

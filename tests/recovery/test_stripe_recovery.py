@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -33,7 +35,7 @@ def api(monkeypatch):
 def configure(api, settings):
     """Give Stripe a RECOVERY that asks the fake API."""
 
-    def put(**options) -> None:
+    def put(more: Mapping[str, Any] | None = None, **options) -> None:
         own = settings.WEBHOOK_IDEMPOTENCY["PROVIDERS"]["stripe"]
         recovery = {"API_KEY": KEY, "API_BASE": api.url, **options}
         settings.WEBHOOK_IDEMPOTENCY = {
@@ -43,6 +45,7 @@ def configure(api, settings):
                     "RECOVERY": recovery,
                     "BACKOFF": timedelta(microseconds=1),
                     "BACKOFF_MAX": timedelta(microseconds=1),
+                    **(more or {}),
                 }
             }
         }
@@ -103,6 +106,20 @@ def test_one_run_leaves_each_processed_once_and_the_next_does_nothing(
     assert set(effects.values()) == {1}
     assert not WebhookDelivery.objects.filter(conflict=True).exists()
     assert set(WebhookEvent.objects.values_list("status", flat=True)) == {EventStatus.PROCESSED}
+
+
+def test_two_events_with_one_secondary_key_are_one(api, configure, client, handlers):
+    configure({"SECONDARY_KEY": lambda incoming: incoming.json["data"]["object"]["id"]})
+    seen: list[str] = []
+    handlers.add(lambda event: seen.append(event.event_id), "stripe")
+    first = api.add("evt_1", data={"object": {"id": "in_1"}}, delivered=True)
+    api.add("evt_2", data={"object": {"id": "in_1"}})
+    deliver(client, "stripe", body=webhook(first))
+
+    (report,) = run()
+
+    assert report.problems == []
+    assert seen == ["evt_1"]
 
 
 def test_a_dry_run_only_counts(api, configure, handlers):
