@@ -129,12 +129,11 @@ class Reception:
     def _identify(self, request: HttpRequest, incoming: Incoming) -> Identity:
         provider, key = self.provider, self.receiver.key
         if key is None:
-            identity = provider.identify(incoming)
-        else:
-            own = asked(key, request)
-            event_id = provider.usable_id(own if isinstance(own, str) else "", incoming)
-            identity = replace(provider.describe(incoming), event_id=event_id)
-        return with_secondary(provider, incoming, identity)
+            return with_secondary(provider.identify(incoming), provider, incoming)
+        own = asked(key, request)
+        event_id = provider.usable_id(own if isinstance(own, str) else "", incoming)
+        identity = replace(provider.describe(incoming), event_id=event_id)
+        return with_secondary(identity, provider, incoming)
 
     def _dispatch(self, event: WebhookEvent) -> HttpResponseBase:
         require_no_transaction(alias())

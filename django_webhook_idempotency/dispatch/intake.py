@@ -31,15 +31,33 @@ def key_of(provider: Provider, scope: str, identity: Identity) -> str:
     return digest_of(provider.key, whole_scope(scope, identity.scope), identity.event_id)
 
 
-def with_secondary(provider: Provider, incoming: Incoming, identity: Identity) -> Identity:
-    """An identity with what the option SECONDARY_KEY makes of a delivery, where it is set.
+def with_secondary(identity: Identity, provider: Provider, incoming: Incoming) -> Identity:
+    """An identity with the secondary key that the project's SECONDARY_KEY gives it, if it is set.
 
-    Raises MalformedWebhook and ImproperlyConfigured.
+    Raises MalformedWebhook and ImproperlyConfigured, as `asked` does.
     """
     if provider.secondary_key is None:
         return identity
     secondary = asked(provider.secondary_key, incoming)
     return replace(identity, secondary=secondary if isinstance(secondary, str) else "")
+
+
+def asked(function: Callable[[Any], object], about: Any) -> object:
+    """Ask a function of the project's for a key.
+
+    A look-up that fails means that the delivery has none: MalformedWebhook. Any other error is the
+    project's: ImproperlyConfigured.
+    """
+    try:
+        return function(about)
+    except MalformedWebhook:
+        raise
+    except LookupError:
+        raise MalformedWebhook("The delivery lacks what its key is made of.") from None
+    except Exception as error:
+        raise ImproperlyConfigured(
+            f"The function of a webhook's key raised {type(error).__name__}."
+        ) from error
 
 
 def new_event(
@@ -87,21 +105,3 @@ def deliver(event: WebhookEvent, work: Work) -> Result:
     if work.provider.processing == "queued" and work.lane is not None and work.handlers:
         return deliver_once_more(deliver_queued, event, work)
     return deliver_once_more(deliver_atomic if work.atomic else deliver_leased, event, work)
-
-
-def asked(function: Callable[[Any], object], about: Any) -> object:
-    """Ask a function of the project's for a key.
-
-    A look-up that fails means that the delivery has none: MalformedWebhook. Any other error is the
-    project's: ImproperlyConfigured.
-    """
-    try:
-        return function(about)
-    except MalformedWebhook:
-        raise
-    except LookupError:
-        raise MalformedWebhook("The delivery lacks what its key is made of.") from None
-    except Exception as error:
-        raise ImproperlyConfigured(
-            f"The function of a webhook's key raised {type(error).__name__}."
-        ) from error

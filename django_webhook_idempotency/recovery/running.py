@@ -68,7 +68,7 @@ def ingest(sent: Sent, body: bytes, provider: Provider, view: str) -> Result | N
     event = new_event(
         provider,
         incoming,
-        with_secondary(provider, incoming, sent.identity),
+        with_secondary(sent.identity, provider, incoming),
         scope=sent.scope,
         content_type=sent.content_type,
         body_digest="",
