@@ -49,7 +49,7 @@ class GitHubAPI:
         self.pause = pause
         #: How far GitHub's clock is ahead of ours.
         self.offset = timedelta(0)
-        self._clients: dict[str, Any] = {}
+        self._clients: dict[str, Github] = {}
         self._closed_until = 0.0
 
     def now(self) -> datetime:

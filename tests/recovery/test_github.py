@@ -471,7 +471,7 @@ class TestApp:
 
         def knows(token: str) -> bool:
             claims = jwt.decode(token, private.public_key(), algorithms=["RS256"])
-            return claims["iss"] == "9"
+            return bool(claims["iss"] == "9")
 
         served.knows_app = knows
         served.tokens.clear()

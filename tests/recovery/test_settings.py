@@ -136,6 +136,7 @@ class TestCredentials:
     )
     def test_texts_callables_and_paths(self, value):
         found = credential({"TOKEN": value}, "TOKEN", "RECOVERY")
+        assert found is not None
         assert found() in ("ghp_1", "sk_public_and_only_for_the_tests")
         assert repr(found) == "<Credential RECOVERY['TOKEN']>"
 
@@ -144,6 +145,7 @@ class TestCredentials:
 
     def test_what_a_function_raises_is_not_told(self):
         found = credential({"T": "tests.recovery.sources.broken_token"}, "T", "RECOVERY")
+        assert found is not None
         with pytest.raises(ImproperlyConfigured) as error:
             found()
         assert str(error.value) == "The function in RECOVERY['T'] raised ValueError."
@@ -153,7 +155,9 @@ class TestCredentials:
     @pytest.mark.parametrize("value", ["", b"x", lambda: "", lambda: None])
     def test_what_is_empty_or_no_text(self, value):
         with pytest.raises(ImproperlyConfigured, match="is empty or no text"):
-            credential({"T": value}, "T", "RECOVERY")()
+            found = credential({"T": value}, "T", "RECOVERY")
+            assert found is not None
+            found()
 
 
 def test_a_missing_extra_is_one_sentence(settings, monkeypatch):
