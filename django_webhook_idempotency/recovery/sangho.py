@@ -115,8 +115,8 @@ class SanghoSource(Source):
             )
         if log.unread:
             raise SourceError(
-                f"{log.unread} deliveries in Sangho's list have no id, no event id or no time "
-                "that this version knows how to read."
+                "Deliveries in Sangho's list whose id, event id or time cannot be read: "
+                f"{log.unread}."
             )
 
     def redeliver(self, sent: Sent) -> None:

@@ -134,8 +134,8 @@ class StripeSource(Source):
                     yield sent
         if unread:
             raise SourceError(
-                f"{unread} events in Stripe's list have no id or no time, or no webhook would be "
-                "understood that looks like them."
+                "Events in Stripe's list without an id or a time, or that no webhook could be: "
+                f"{unread}."
             )
 
     def _events(self, client: StripeClient, since: datetime) -> Iterator[tuple[str, Any]]:

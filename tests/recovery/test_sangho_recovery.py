@@ -120,4 +120,4 @@ def test_deliveries_that_cannot_be_read_are_told_and_the_rest_is_got(api, handle
     report = run()
 
     assert api.retried == ["del_1"]
-    assert "1 deliveries" in report.problems[0]
+    assert report.problems[0].endswith("cannot be read: 1.")
