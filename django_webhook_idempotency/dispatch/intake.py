@@ -11,6 +11,7 @@ from .inline import deliver_atomic
 from .leased import deliver_leased
 from .receipt import deliver_queued
 from .reconnecting import deliver_once_more
+from .runs import payload_of
 from .work import Result, Work
 
 
@@ -54,7 +55,7 @@ def new_event(
     if provider.same_body != "allow":
         # Without the scope: the URL and the header that it comes from are not signed either.
         event.content_key = digest_of("content", provider.key, body_digest)
-    event.read_data_with(lambda: provider.payload(incoming))
+    event.read_data_with(payload_of(incoming, provider))
     return event
 
 

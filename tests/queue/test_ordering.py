@@ -542,6 +542,18 @@ class TestSeveralHandlers:
         assert limited.seen[-1] == "e2"
         assert status(second) == EventStatus.PROCESSED
 
+    def test_what_one_does_to_the_payload_changes_no_others_order(
+        self, send: Any, handlers: Any, drain: Callable[[], int]
+    ) -> None:
+        log = Log()
+        log.errors["e1"] = [Retry(after=3600)]
+        handlers.add(lambda event: event.data.clear(), name="careless")
+        handlers.add(log, name="ordered", ordering_key="object.id")
+        send("e1")
+        send("e2")
+        drain()
+        assert log.seen == ["e1"]
+
     def test_a_redelivery_ends_that_rest(
         self, send: Any, handlers: Any, drain: Callable[[], int]
     ) -> None:
