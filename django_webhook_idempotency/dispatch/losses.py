@@ -36,11 +36,15 @@ def runs_of(event: WebhookEvent, handler: str, number: int) -> QuerySet[HandlerR
     return runs.filter(event=event, handler=handler, number=number)
 
 
-def note_start(event: WebhookEvent, handler: Handler, number: int) -> None:
-    """Write down that a run starts, or started and never ended."""
+def note_start(event: WebhookEvent, handler: Handler, number: int, *, error: str = "") -> None:
+    """Write down that a run starts, or with an error that it must have and never ended."""
     using = ledger.alias()
     run = HandlerRun(
-        event=event, handler=handler.stored_name, number=number, started_at=timezone.now()
+        event=event,
+        handler=handler.stored_name,
+        number=number,
+        started_at=timezone.now(),
+        error_class=error,
     )
     insist(using, lambda: run.save(force_insert=True, using=using))
 
@@ -55,6 +59,10 @@ def charge(event: WebhookEvent, work: Work, past: Mapping[str, Record]) -> None:
 
     Before anything reads the payload, which may be what ends the process.
     """
+    lost = WorkerLost.__name__
+    if notes_starts(work):
+        runs = HandlerRun.objects.using(ledger.alias()).filter(event=event, finished_at=None)
+        runs.update(error_class=lost)
     for number in range(event.forgiven + 1, event.attempts):
         if any(number in record.lost for record in past.values()):
             continue
@@ -65,7 +73,7 @@ def charge(event: WebhookEvent, work: Work, past: Mapping[str, Record]) -> None:
             record = past[handler.stored_name]
             is_over = record.is_done or record.has_given_up(handler, work.provider)
             if not is_over and number not in record.numbers:
-                note_start(event, handler, number)
+                note_start(event, handler, number, error=lost)
                 record.lost.add(number)
                 record.numbers.add(number)
                 break
