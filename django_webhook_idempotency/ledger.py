@@ -30,7 +30,7 @@ _TRANSIENT_NUMBERS = frozenset({1213, 1020})
 _UNDOING_NUMBERS = _TRANSIENT_NUMBERS | {1206}
 _LOCK_WAIT_TIMEOUT = 1205
 #: A finish gives the lease up, unless it says otherwise.
-_UNLEASED: Mapping[str, Any] = {"lease_token": "", "lease_expires_at": None}
+UNLEASED: Mapping[str, Any] = {"lease_token": "", "lease_expires_at": None}
 #: How far `is_transient` follows the causes of an error.
 _MAX_CAUSES = 10
 
@@ -239,13 +239,13 @@ def write_finish(event: WebhookEvent, token: str, changes: Mapping[str, Any]) ->
     """As `finish`, and leave the object as it is: the transaction may not be committed yet."""
     events = WebhookEvent.objects.using(alias())
     mine = events.held_by(event.pk, token) if token else events.filter(pk=event.pk)
-    if mine.update(**{**_UNLEASED, **changes}) != 1:
+    if mine.update(**{**UNLEASED, **changes}) != 1:
         raise LeaseLost(f"The lease on {event.provider} event {event.pk} ran out.")
 
 
 def adopt(event: WebhookEvent, changes: Mapping[str, Any]) -> None:
     """Let the object say what its row says after a finish."""
-    for name, value in {**_UNLEASED, **changes}.items():
+    for name, value in {**UNLEASED, **changes}.items():
         if name != "body":  # who is still at work with the event reads its body
             setattr(event, name, value)
 

@@ -14,6 +14,7 @@ from ..enums import EventStatus, Outcome
 from ..exceptions import Ignore
 from ..handlers import Handler
 from ..models import WebhookEvent
+from .losses import WorkerLost
 from .runs import worse
 from .transitions import Record, changes_done, wait_after
 from .work import Result, Work
@@ -58,6 +59,9 @@ class Ending:
         error: Exception | None = None
         for raised in self.failed.values():
             error = worse(error, raised)
+        given = [] if self.is_open else given_up(self.work, self.past)
+        if error is None and any(self.past[each.stored_name].is_lost for each in given):
+            return WorkerLost("The worker ended or stalled in the last attempt that a handler had.")
         return error
 
     @property
@@ -93,9 +97,13 @@ class Ending:
 
     def changes(self) -> dict[str, Any]:
         """The columns of the event that change."""
+        # Where no handler was called, it has only waited, say: that costs no attempt.
+        attempts = {} if self.ran else {"attempts": self.event.attempts - 1}
         if self.is_done:
-            return {**changes_done(self.event, self.work, None), "status": self.status}
+            done = changes_done(self.event, self.work, None)
+            return {**done, **attempts, "status": self.status}
         changes: dict[str, Any] = {
+            **attempts,
             "status": self.status,
             "next_attempt_at": self._next_attempt_at(),
             "lane": self.work.lane if self.is_open else None,
@@ -103,9 +111,6 @@ class Ending:
         }
         if self.error is not None:
             changes["last_error"] = ledger.error_text(self.error)
-        if not self.ran:
-            # Nothing has happened but that it waits, which costs no attempt.
-            changes["attempts"] = self.event.attempts - 1
         return changes
 
     def _next_attempt_at(self) -> datetime | None:

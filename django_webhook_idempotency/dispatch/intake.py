@@ -17,6 +17,7 @@ from .inline import deliver_atomic
 from .leased import deliver_leased
 from .receipt import deliver_queued
 from .reconnecting import deliver_once_more
+from .runs import payload_of
 from .work import Result, Work
 
 
@@ -92,7 +93,7 @@ def new_event(
     if provider.same_body != "allow" and body_digest:
         # Without the scope: the URL and the header that it comes from are not signed either.
         event.content_key = digest_of("content", provider.key, body_digest)
-    event.read_data_with(lambda: provider.payload(incoming))
+    event.read_data_with(payload_of(incoming, provider))
     return event
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -16,7 +17,8 @@ from ..models import WebhookEvent
 from ..stores import LeaseStore, lease_store
 from .claims import Claim, release
 from .failures import is_unproven
-from .heartbeat import heartbeat
+from .finish import finish
+from .heartbeat import BEATS, heartbeat
 from .meeting import meet, meet_twin
 from .runs import (
     Run,
@@ -166,7 +168,7 @@ class LeasedRun:
             with heartbeat(self.store, event.dedupe_key, self.token, self.work.provider.lease):
                 for handler in handlers:
                     try:
-                        if handler is not handlers[0]:
+                        if handler is not handlers[0] or self.is_late:
                             self.look()
                         value = self.call(handler)
                     except LeaseLost:
@@ -234,6 +236,13 @@ class LeasedRun:
             changes = {"attempts": before, "next_attempt_at": soon}
             ledger.finish(self.event, self.token, status=EventStatus.FAILED, **changes)
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the first handler starts so long after the claim that it may be lost by now."""
+        expires_at = self.event.lease_expires_at
+        left = expires_at - timezone.now() if expires_at is not None else timedelta(0)
+        return left < self.work.provider.lease * (1 - 1 / BEATS)
+
     def look(self) -> None:
         """Raise LeaseLost if somebody took the event over: no further handler is to start."""
         events = WebhookEvent.objects.using(self.using)
@@ -263,12 +272,8 @@ class LeasedRun:
             outcome = Outcome.PROCESSED if work.handlers else Outcome.IGNORED
             result = Result(outcome, event, value=value)
 
-        def write() -> Result:
-            with ledger.own_transaction(self.using):
-                ledger.finish(event, self.token, **changes)
-                return work.record(result, self.using)
-
-        return insist(self.using, write)
+        finish(event, self.token, changes, also=lambda: work.record(result, self.using))
+        return result
 
     def overtaken(self) -> Result:
         """Somebody else holds the event by now; what became of it is theirs to say."""

@@ -16,10 +16,11 @@ from ..models import HandlerRun, WebhookEvent
 from ..stores import lease_store
 from ..stores.database import RowAndStore
 from .claims import Claim, release
+from .finish import finish
 from .queued_run import QueuedRun
 from .resolving import work_of
 from .run_log import announce_run, log_run
-from .runs import WriterBusy, insist
+from .runs import WriterBusy
 from .work import Result
 
 logger = logging.getLogger("django_webhook_idempotency")
@@ -70,8 +71,8 @@ def give_back(
 ) -> bool:
     """Leave a claimed event to be run after `wait`; if no handler has ended, at no cost.
 
-    What still runs of it cannot write its end any more. One that was abandoned stays so: whoever
-    takes it next has to know. False if somebody else holds it by now.
+    What still runs of it cannot write its end any more. One that was abandoned before stays so:
+    whoever claims it next has to find out by which handler. False if somebody else holds it by now.
     """
     event, using, until = claim.event, ledger.alias(), timezone.now() + wait
     before = event.attempts - 1
@@ -87,16 +88,18 @@ def give_back(
     if error is not None:
         changes["last_error"] = ledger.error_text(error)
 
-    def write() -> None:
-        with ledger.own_transaction(using):
-            ledger.write_finish(event, claim.token, changes)
-            # After the fence, so that none can come in between: a run that has ended is not to be
-            # forgotten, and a first attempt would not look for it.
-            if HandlerRun.objects.using(using).filter(event=event, number=before + 1).exists():
-                WebhookEvent.objects.using(using).filter(pk=event.pk).update(**tried)
+    def keep() -> None:
+        # After the fence, so that none can come in between: a run that has ended is not to be
+        # forgotten, and a first attempt would not look for it.
+        runs = HandlerRun.objects.using(using).filter(event=event, number=before + 1)
+        ends = list(runs.values_list("finished_at", flat=True))
+        if None in ends:
+            runs.filter(finished_at__isnull=True)._raw_delete(using)
+        if any(ends):
+            WebhookEvent.objects.using(using).filter(pk=event.pk).update(**tried)
 
     try:
-        insist(using, write)
+        finish(event, claim.token, changes, also=keep)
     except LeaseLost:
         return False
     finally:

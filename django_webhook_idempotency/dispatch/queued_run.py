@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.db import DatabaseError, connections
 from django.db.models import QuerySet
 
 from .. import ledger
-from ..enums import EventStatus, Outcome
-from ..exceptions import Ignore, LeaseLost, Reject, Superseded, WebhookError
+from ..enums import Outcome
+from ..exceptions import Ignore, LeaseLost, Reject, Superseded
 from ..handlers import Handler
 from ..inserts import is_locked
 from ..models import HandlerRun
 from .claims import Claim, release
 from .endings import Ending, given_up
+from .finish import finish, is_written
 from .heartbeat import heartbeat
 from .leased import LeasedRun
+from .losses import charge, in_turn, note_start, notes_starts, runs_of
 from .runs import Run, WriterBusy, call, insist
 from .transitions import Record, changes_done, records
 from .turns import Turns, Waits
 from .work import Result, Work
-
-
-class WorkerLost(WebhookError):
-    """The process that ran an event ended or stalled while its handler ran."""
 
 
 class QueuedRun(LeasedRun):
@@ -46,17 +47,17 @@ class QueuedRun(LeasedRun):
         self.settled: Result | None = None
         #: Whether the handler that runs now may end the event in its own transaction.
         self.may_settle = False
+        #: What that transaction meant to write of the event, and what the handler returned.
+        self.meant: tuple[dict[str, Any], Any] | None = None
 
     def run_all(self) -> Result:
         """Run the handlers whose turn it is, each as if it were alone."""
         try:
-            if self.abandoned and self.event.counted_attempts > self.work.max_attempts:
-                return self.bury()
             with heartbeat(self.store, self.event.dedupe_key, self.token, self.work.provider.lease):
                 self.turns.load()
                 todo = self.todo()
                 for handler in todo:
-                    if handler is not todo[0]:
+                    if handler is not todo[0] or self.is_late:
                         self.look()
                     self.attempt(handler, is_last=handler is todo[-1])
                 if self.settled is None:
@@ -75,6 +76,9 @@ class QueuedRun(LeasedRun):
             self.past = {handler.stored_name: Record() for handler in handlers}
             return handlers
         self.past = records(self.event, handlers)
+        if self.abandoned:
+            charge(self.event, self.work, self.past)
+        handlers = in_turn(handlers, self.past)
         left = [each for each in handlers if not self.past[each.stored_name].is_done]
         todo = [each for each in left if not self.has_given_up(each)]
         self.turns.keep(todo)
@@ -116,6 +120,8 @@ class QueuedRun(LeasedRun):
         """Run one handler in its turn. Raises Waits if an older event comes first."""
         try:
             self.turns.enter(handler)
+            if notes_starts(self.work):
+                note_start(self.event, handler, self.event.attempts)
         except Waits:
             raise
         except Exception as error:
@@ -125,7 +131,11 @@ class QueuedRun(LeasedRun):
             raise
         try:
             return super().call(handler)
-        except (LeaseLost, WriterBusy):
+        except LeaseLost:
+            if self.meant is None or not is_written(self.event, self.meant[0]):
+                raise
+            return self.settle_with(*self.meant)
+        except WriterBusy:
             raise
         except Exception as error:
             # Committed all the same: the connection broke before the answer.
@@ -159,16 +169,28 @@ class QueuedRun(LeasedRun):
                 if event.attempts == 1 and len(self.work.handlers) == 1:
                     changes["handled_by"] = run.handler.stored_name
             if changes is None or "handled_by" not in changes:
-                run.row(event).save(force_insert=True, using=self.using)
+                self.end_run(run.row(event))
             # Last, so that the row is locked from here to the commit and no longer.
             if changes is None:
                 self.fence()
             else:
+                self.meant = changes, value
                 ledger.write_finish(event, self.token, changes)
-        if changes is not None:
-            ledger.adopt(event, changes)
-            self.settled = Result(Outcome.PROCESSED, event, value=value)
+        return value if changes is None else self.settle_with(changes, value)
+
+    def settle_with(self, changes: Mapping[str, Any], value: Any) -> Any:
+        """The last handler has committed together with `processed`. Returns what it returned."""
+        ledger.adopt(self.event, changes)
+        self.settled = Result(Outcome.PROCESSED, self.event, value=value)
         return value
+
+    def end_run(self, row: HandlerRun) -> None:
+        """Write a run that has ended in place of the note that it has started."""
+        if notes_starts(self.work):
+            runs = runs_of(self.event, row.handler, row.number)
+            runs.filter(finished_at=None)._raw_delete(self.using)
+        row.pk = None
+        row.save(force_insert=True, using=self.using)
 
     def take_write_lock(self) -> None:
         """On SQLite, take the one lock before the handler reads: later it could be refused."""
@@ -194,22 +216,20 @@ class QueuedRun(LeasedRun):
                 self.turns.leave(done=done, applied=error is None)
                 # A commit whose answer was lost may have written it.
                 if (error is None and tries == 1) or not self.stored(run).exists():
-                    row.pk = None
-                    row.save(force_insert=True, using=self.using)
+                    self.end_run(row)
                 self.fence()
 
         insist(self.using, write)
 
     def stored(self, run: Run) -> QuerySet[HandlerRun]:
-        """The row of a run, if it is there."""
-        return HandlerRun.objects.using(self.using).filter(
-            event=self.event, handler=run.handler.stored_name, number=run.number
-        )
+        """The row of a run that has ended, if it is there."""
+        runs = runs_of(self.event, run.handler.stored_name, run.number)
+        return runs.filter(finished_at__isnull=False)
 
     def is_last_failure(self, run: Run, error: Exception) -> bool:
         """Whether a handler that failed now gives the event up."""
         past = self.past[run.handler.stored_name]
-        now = Record(failures=past.failures + 1, rejected=isinstance(error, Reject))
+        now = replace(past, failures=past.failures + 1, rejected=isinstance(error, Reject))
         return now.has_given_up(run.handler, self.work.provider)
 
     def settle(self) -> Result:
@@ -221,30 +241,14 @@ class QueuedRun(LeasedRun):
             failures=self.failures,
             wait=self.turns.wait,
             rest_until=self.rest_until if self.resting else None,
-            ran=not self.has_only_waited,
+            ran=self.ran,
         )
-        self.turns.rest(ending.retry_at)
         result, changes = ending.result, ending.changes()
-        insist(self.using, lambda: ledger.finish(self.event, self.token, **changes))
+        # Behind the fence: who was overtaken says nothing to whoever runs the event now.
+        rest = partial(self.turns.rest, ending.retry_at) if self.turns.waiting else None
+        finish(self.event, self.token, changes, also=rest)
         if ending.is_open:
             self.turns.look_again()
         else:
             self.turns.drop()
         return result
-
-    def bury(self) -> Result:
-        """Give up an event whose every attempt ended its worker."""
-        attempts = self.event.attempts - 1
-        error = WorkerLost("The worker ended or stalled in the last attempt that the event had.")
-        ledger.finish(
-            self.event,
-            self.token,
-            status=EventStatus.DEAD,
-            attempts=attempts,
-            next_attempt_at=None,
-            lane=None,
-            last_error=ledger.error_text(error),
-        )
-        self.turns.load()
-        self.turns.drop()
-        return Result(Outcome.FAILED, self.event, error)

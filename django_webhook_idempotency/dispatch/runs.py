@@ -7,7 +7,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -148,6 +148,10 @@ def call(handler: Handler, event: WebhookEvent) -> Any:
         if threading.current_thread() is threading.main_thread():
             raise  # the server's signal handlers end a worker so
         raise HandlerLeft(f"The handler raised {type(error).__name__}.") from error
+    finally:
+        # Whoever comes next reads the payload as it came: another handler, this one again after a
+        # deadlock, a receiver of the signals.
+        event.forget_data()
     if isinstance(value, HttpResponseBase):
         rendered(value)
         if value.status_code >= FIRST_ERROR_STATUS:
@@ -174,5 +178,11 @@ def read_stored(event: WebhookEvent, came: WebhookEvent, provider: Provider) -> 
         for name in BODY_COLUMNS:
             setattr(event, name, getattr(came, name))
     incoming = Incoming.stored(bytes(event.body or b""), event.content_type)
-    event.read_data_with(lambda: provider.payload(incoming))
+    event.read_data_with(payload_of(incoming, provider))
     return event
+
+
+def payload_of(incoming: Incoming, provider: Provider) -> Callable[[], Any]:
+    """What reads a payload: the first time what is parsed already, and anew each time after."""
+    came = [incoming]
+    return lambda: provider.payload(came.pop() if came else replace(incoming))

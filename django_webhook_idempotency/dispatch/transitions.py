@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -32,6 +32,10 @@ class Record:
     failures: int = 0
     rejected: bool = False
     superseded: bool = False
+    #: The numbers of the runs that never ended: their worker was killed, or stalled.
+    lost: set[int] = field(default_factory=set)
+    #: The numbers of all runs.
+    numbers: set[int] = field(default_factory=set)
 
     @property
     def is_done(self) -> bool:
@@ -40,7 +44,13 @@ class Record:
 
     def has_given_up(self, handler: Handler, provider: Provider) -> bool:
         """Whether the handler is not to be tried again by itself."""
-        return self.rejected or self.failures >= attempts_of(handler, provider)
+        failures = self.failures + len(self.lost)
+        return self.rejected or failures >= attempts_of(handler, provider)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the latest run never ended."""
+        return bool(self.lost) and max(self.numbers) in self.lost
 
 
 def attempts_of(handler: Handler, provider: Provider) -> int:
@@ -51,16 +61,21 @@ def attempts_of(handler: Handler, provider: Provider) -> int:
 def records(event: WebhookEvent, handlers: Iterable[Handler]) -> dict[str, Record]:
     """What each handler's runs have come to, by the handler's stored name.
 
-    Failures of attempts that are forgiven do not count.
+    Failures of attempts that are forgiven do not count. What runs at this moment counts as lost.
     """
     found = {handler.stored_name: Record() for handler in handlers}
     runs = (
         HandlerRun.objects.using(ledger.alias())
-        .filter(event=event, finished_at__isnull=False)
-        .values_list("handler", "error_class", "number")
+        .filter(event=event)
+        .values_list("handler", "error_class", "number", "finished_at")
     )
-    for name, error_class, number in runs:
+    for name, error_class, number, finished_at in runs:
         record = found.setdefault(name, Record())
+        record.numbers.add(number)
+        if finished_at is None:
+            if number > event.forgiven:
+                record.lost.add(number)
+            continue
         record.succeeded |= not error_class
         record.superseded |= error_class == Superseded.__name__
         if number > event.forgiven:

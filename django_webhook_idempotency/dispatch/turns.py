@@ -115,10 +115,12 @@ class Turns:
         call_next(place.key, self.using)
 
     def rest(self, until: datetime | None) -> None:
-        """Note until when the others rest, for when a waiting handler's turn comes earlier."""
-        if self.waiting:
-            turns = HandlerTurn.objects.using(self.using).filter(event=self.event, waiting=True)
-            turns.update(others_at=until)
+        """Note until when the others rest, for when a waiting handler's turn comes earlier.
+
+        In the transaction that gives the event back, after its fence.
+        """
+        turns = HandlerTurn.objects.using(self.using).filter(event=self.event, waiting=True)
+        turns.update(others_at=until)
 
     def look_again(self) -> None:
         """After the event was given back: run it at once if it was called in the meantime."""

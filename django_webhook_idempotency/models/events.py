@@ -106,7 +106,7 @@ class WebhookEvent(models.Model):
 
     @property
     def data(self) -> Any:
-        """The payload, parsed once; the bytes stay in `body`."""
+        """The payload, parsed once for each handler; the bytes stay in `body`."""
         if not hasattr(self, "_data"):
             loader: Callable[[], Any] = getattr(self, "_loader", self._parse_body)
             self._data = loader()
@@ -115,6 +115,10 @@ class WebhookEvent(models.Model):
     def read_data_with(self, loader: Callable[[], Any]) -> None:
         """Let the provider say how `data` is read from the body."""
         self._loader = loader
+
+    def forget_data(self) -> None:
+        """Let `data` be read anew: whoever had it may have changed what is in it."""
+        self.__dict__.pop("_data", None)
 
     def _parse_body(self) -> Any:
         return json.loads(bytes(self.body or b""))

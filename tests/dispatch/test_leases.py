@@ -10,6 +10,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from django_webhook_idempotency.dispatch.leased import LeasedRun
+from django_webhook_idempotency.dispatch.work import Result
 from django_webhook_idempotency.enums import EventStatus
 from django_webhook_idempotency.models import HandlerRun, WebhookDelivery, WebhookEvent
 from tests.app.models import Effect
@@ -110,6 +112,25 @@ def test_a_finish_without_the_lease_does_not_count(
     event = WebhookEvent.objects.get()
     assert (event.status, event.lease_token) == ("processing", "e" * 32)
     assert "lease ran out" in WebhookDelivery.objects.get().note
+
+
+def test_one_that_stalled_before_its_handler_does_not_call_it(
+    client: Client, handlers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the claim and the handler the lease ran out, and another delivery did it all."""
+    whole, stalled = LeasedRun.run_all, [True]
+
+    def stall(self: LeasedRun) -> Result:
+        if stalled:
+            stalled.clear()
+            time.sleep(0.7)
+            assert deliver(Client(), "sangho").json()["status"] == "processed"
+        return whole(self)
+
+    monkeypatch.setattr(LeasedRun, "run_all", stall)
+    handlers.add(effect, atomic=False)
+    assert deliver(client, "sangho").json()["status"] == "duplicate"
+    assert Effect.objects.count() == 1
 
 
 def test_an_overtaken_run_of_a_finished_event_is_a_duplicate(client: Client, handlers: Any) -> None:

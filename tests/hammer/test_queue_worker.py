@@ -178,7 +178,8 @@ class TestFrozen:
         assert [worker.stop() for worker in workers] == [0, 0]
         stored = WebhookEvent.objects.get()
         assert (stored.attempts, stored.lease_token) == (2, "")
-        assert list(HandlerRun.objects.values_list("number", flat=True)) == [2]
+        runs = HandlerRun.objects.order_by("number").values_list("number", "error_class")
+        assert list(runs) == [(1, "WorkerLost"), (2, "")]
         assert Effect.objects.count() == (2 if kind == "hammer.leased" else 1)
         assert "Traceback" not in workers[0].log + workers[1].log
 

@@ -15,6 +15,8 @@ from django.utils import timezone
 from django_webhook_idempotency.dispatch.claims import Claim
 from django_webhook_idempotency.dispatch.lanes import Rotation
 from django_webhook_idempotency.dispatch.queued import give_back, run_claim
+from django_webhook_idempotency.dispatch.queued_run import QueuedRun
+from django_webhook_idempotency.dispatch.work import Result
 from django_webhook_idempotency.enums import EventStatus
 from django_webhook_idempotency.exceptions import Ignore, Reject, Retry
 from django_webhook_idempotency.handlers import registry
@@ -541,6 +543,44 @@ class TestSeveralHandlers:
         drain()
         assert limited.seen[-1] == "e2"
         assert status(second) == EventStatus.PROCESSED
+
+    def test_what_one_does_to_the_payload_changes_no_others_order(
+        self, send: Any, handlers: Any, drain: Callable[[], int]
+    ) -> None:
+        log = Log()
+        log.errors["e1"] = [Retry(after=3600)]
+        handlers.add(lambda event: event.data.clear(), name="careless")
+        handlers.add(log, name="ordered", ordering_key="object.id")
+        send("e1")
+        send("e2")
+        drain()
+        assert log.seen == ["e1"]
+
+    def test_a_stalled_worker_changes_no_rest(
+        self, send: Any, handlers: Any, later: Callable[..., None], monkeypatch: Any
+    ) -> None:
+        """It stalls before it writes the end of its attempt; the event is somebody else's then."""
+        ordered, limited = Log(), Log()
+        limited.errors["e2"] = [Retry(after=timedelta(days=30)), Retry(after=3600)]
+        handlers.add(ordered, ordering_key="object.id", name="a")
+        handlers.add(limited, name="b")
+        send("e1")
+        second = send("e2")
+        stalled, settle = [claim(second)], QueuedRun.settle
+
+        def stall(self: QueuedRun) -> Result:
+            if stalled:
+                stalled.clear()
+                later(event_id="e2")
+                run_claim(claim(second))
+            return settle(self)
+
+        monkeypatch.setattr(QueuedRun, "settle", stall)
+        run_claim(stalled[0])
+        assert limited.seen == ["e2", "e2"]
+        others_at = HandlerTurn.objects.get(event=second).others_at
+        assert others_at is not None
+        assert others_at - timezone.now() < timedelta(hours=2)
 
     def test_a_redelivery_ends_that_rest(
         self, send: Any, handlers: Any, drain: Callable[[], int]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -302,6 +303,25 @@ class TestClaim:
         assert Effect.objects.count() == (0 if atomic else 1)
         run_claim(second)
         assert stored().status == EventStatus.PROCESSED
+
+    def test_a_worker_that_stalled_before_its_handler_does_not_call_it(
+        self,
+        client: Client,
+        handlers: Any,
+        later: Callable[..., None],
+        drain: Callable[[], int],
+        configure: Any,
+    ) -> None:
+        """What an atomic=False handler does elsewhere, no fence undoes."""
+        configure(LEASE=timedelta(seconds=0.6))
+        handlers.add(effect, atomic=False)
+        deliver(client, "stripe")
+        stalled = Rotation().claim()
+        later()
+        drain()
+        time.sleep(0.25)
+        assert run_claim(stalled).outcome == Outcome.DUPLICATE
+        assert Effect.objects.count() == 1
 
     def test_what_ends_its_worker_each_time_is_buried(
         self,
