@@ -23,7 +23,7 @@ def is_unproven(error: BaseException, work: Work) -> bool:
 
     Such a delivery must leave no event behind: a stranger could claim an id with it.
     """
-    if work.provider.is_signed:
+    if work.provider.is_signed or work.acknowledged:
         return False
     if isinstance(error, ViewFailed):
         return error.response.status_code < SERVER_ERROR

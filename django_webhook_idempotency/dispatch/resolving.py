@@ -62,4 +62,5 @@ def work_of(event: WebhookEvent) -> Work:
             )
     provider = configured_provider(event.provider, overrides)
     read_stored(event, event, provider)
-    return Work(provider, handlers, DeliveryReport(provider), view=event.view)
+    report = DeliveryReport(provider)
+    return Work(provider, handlers, report, view=event.view, acknowledged=True)

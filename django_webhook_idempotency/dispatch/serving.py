@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from .. import ledger
 from ..models import WebhookEvent
+from .blocks import closed_blocks
 from .claims import Claim
 from .engines import tell
 from .lanes import Rotation
@@ -35,7 +36,8 @@ def serve(pk: int | None = None) -> WebhookEvent | None:
     if claim is None:
         return None
     try:
-        run_claim(claim)
+        with closed_blocks():
+            run_claim(claim)
     finally:
         if pk is not None and pk != claim.event.pk and not claim.announced and _is_due(pk):
             # A retry, which no sweep had announced yet, had its turn with this message: without

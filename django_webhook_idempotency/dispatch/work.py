@@ -88,7 +88,8 @@ class Work:
 
     `prepare` is told which event is about to run, for a view that reads the request itself.
     `view` is the path of the view class whose `handle` a worker may call, empty for registered
-    handlers, and None where only a request can run the event.
+    handlers, and None where only a request can run the event. `acknowledged` says that the
+    delivery was let in and answered before: nobody can turn it away any more.
     """
 
     provider: Provider
@@ -97,6 +98,7 @@ class Work:
     replay_response: bool = False
     prepare: Callable[[WebhookEvent], None] = lambda event: None
     view: str | None = None
+    acknowledged: bool = False
 
     def settle(self, result: Result) -> None:
         """Set the report's outcome and the status that the delivery is answered with."""

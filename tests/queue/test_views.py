@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.http import HttpResponse
 from django.test import Client
 from django.urls import path
@@ -15,6 +15,7 @@ from django_webhook_idempotency.decorators import idempotent_webhook
 from django_webhook_idempotency.dispatch.resolving import view_at
 from django_webhook_idempotency.enums import EventStatus
 from django_webhook_idempotency.models import HandlerRun, WebhookEvent
+from django_webhook_idempotency.providers.stripe import Stripe
 from django_webhook_idempotency.rest_framework.views import WebhookAPIView
 from django_webhook_idempotency.views import StripeWebhookView
 from tests.app.models import Effect
@@ -55,6 +56,20 @@ def hidden() -> Any:
     return Hidden
 
 
+class Unsigned(Stripe):
+    is_signed = False
+
+
+class Doorkeeper(StripeWebhookView):
+    """Lets in whom it knows; its events were let in when they came."""
+
+    max_attempts = 2
+    provider = "unsigned"
+
+    def handle(self, event: WebhookEvent) -> None:
+        raise PermissionDenied
+
+
 @idempotent_webhook("stripe")
 def decorated(request: Any) -> HttpResponse:
     Effect.objects.create(event_id=request.webhook_event.event_id, name="decorated")
@@ -70,6 +85,7 @@ urlpatterns = [
     path("orders/", Orders.as_view()),
     path("mails/", Mails.as_view()),
     path("api/", Outer.Hooks.as_view()),
+    path("doorkeeper/", Doorkeeper.as_view()),
     path("hidden/", hidden().as_view()),
     path("inline/", Orders.as_view(processing="inline")),
     path("decorated/", decorated),
@@ -99,6 +115,25 @@ def test_options_of_the_class_count_in_the_worker(
     event = WebhookEvent.objects.get()
     assert (event.status, event.attempts) == (EventStatus.DEAD, 2)
     assert Effect.objects.count() == 0
+
+
+def test_what_was_let_in_is_not_turned_away_by_a_worker(
+    client: Client, settings: Any, drain: Callable[[], int], later: Callable[..., None]
+) -> None:
+    """In a request it would leave no event behind; here it is a failure, and not for ever."""
+    providers = settings.WEBHOOK_IDEMPOTENCY["PROVIDERS"]
+    unsigned = {"CLASS": f"{__name__}.Unsigned"}
+    settings.WEBHOOK_IDEMPOTENCY = {
+        **settings.WEBHOOK_IDEMPOTENCY,
+        "PROVIDERS": {**providers, "unsigned": unsigned},
+    }
+    assert deliver(client, "stripe", path="/doorkeeper/").status_code == 202
+    for _ in range(3):
+        drain()
+        later()
+    event = WebhookEvent.objects.get()
+    assert (event.status, event.attempts) == (EventStatus.DEAD, 2)
+    assert "PermissionDenied" in event.last_error
 
 
 @pytest.mark.parametrize("name", ["hidden", "inline"])
