@@ -54,8 +54,8 @@ def note(name: str, slug: str, key: str, sent: Sent, row: MissingEvent | None) -
                 "leaves_at": leaves_at,
             },
         )
-    if row.leaves_at != leaves_at:
-        rows.filter(pk=row.pk).update(leaves_at=leaves_at)
+    if (row.leaves_at, row.source) != (leaves_at, name):
+        rows.filter(pk=row.pk).update(leaves_at=leaves_at, source=name)
     return row
 
 

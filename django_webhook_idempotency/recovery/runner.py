@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
+import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError
@@ -13,6 +15,7 @@ from django.db import DatabaseError
 from .. import ledger
 from ..conf import conf
 from ..dispatch.intake import key_of
+from ..dispatch.receipt import QueueFull
 from ..dispatch.run_log import word
 from ..exceptions import MalformedWebhook, StoreUnavailable
 from ..models import WebhookEvent
@@ -31,6 +34,8 @@ logger = logging.getLogger("django_webhook_idempotency")
 BATCH = 200
 #: Seconds that a run waits for an API in all; a longer pause ends it.
 PATIENCE = 60.0
+#: Seconds that a pause lasts at least, so that there is an end to them.
+SHORTEST_PAUSE = 1.0
 
 
 def recover(
@@ -76,11 +81,10 @@ class SourceRun:
         self.name = name_of(source)
         self.dry_run = dry_run
         self.allowance = allowance
-        since = aware(since)
         self.is_asked_anew = since is not None
         self.oldest = datetime.now(UTC) - source.horizon
-        self.settled = max(position(self.name) or self.oldest, self.oldest)
-        self.since = max(since, self.oldest) if since is not None else self.settled
+        self.settled = self.oldest
+        self.since = max(aware(since) or self.oldest, self.oldest)
         self.report = SourceReport(self.name, self.since)
         self.lease = CursorLease(self.name)
         self.unsettled: list[datetime] = []
@@ -89,23 +93,34 @@ class SourceRun:
 
     def run(self) -> SourceReport:
         """Look and act; whatever stands in the way is in the report."""
-        started = time.monotonic()
         try:
-            if not self.dry_run:
-                self.lease.take(self.oldest)
-            self.look()
-            if not self.dry_run and self.report.is_whole:
-                self.move(self.source.now() - timedelta(seconds=time.monotonic() - started))
+            self.look_and_move()
         except RateLimited as error:
             self.report.retry_at = datetime.now(UTC) + timedelta(seconds=error.retry_after)
         except Taken:
             self.report.is_busy = True
-        except (SourceError, ImproperlyConfigured) as error:
+        except (SourceError, ImproperlyConfigured, QueueFull) as error:
             self.fail(str(error))
         except (DatabaseError, StoreUnavailable) as error:
             self.fail(f"The database or the lease store is away: {type(error).__name__}.")
-        self.end()
+        except Exception as error:
+            # A source's own mistake. Its text may quote what the source has asked with.
+            self.fail(f"The source raised {type(error).__name__} {place_of(error)}.")
+        finally:
+            self.end()
         return self.report
+
+    def look_and_move(self) -> None:
+        """Look through the source, and let the cursor follow if everything was looked at."""
+        started = time.monotonic()
+        if not self.dry_run:
+            self.lease.take(self.oldest)
+        self.settled = max(position(self.name) or self.oldest, self.oldest)
+        if not self.is_asked_anew:
+            self.since = self.report.since = self.settled
+        self.look()
+        if not self.dry_run and self.report.is_whole:
+            self.move(self.source.now() - timedelta(seconds=time.monotonic() - started))
 
     def fail(self, problem: str) -> None:
         """Note what ended the run."""
@@ -176,10 +191,11 @@ class SourceRun:
 
     def pause(self, error: RateLimited) -> None:
         """Wait as the API asks; raise the error if that is too long."""
-        if error.retry_after > self.patience:
+        wait = max(error.retry_after, SHORTEST_PAUSE)
+        if wait > self.patience:
             raise error
-        self.patience -= error.retry_after
-        time.sleep(error.retry_after)
+        self.patience -= wait
+        time.sleep(wait)
 
     def take(self, case: Case) -> None:
         """Count one event, and get it or run it again if that is due."""
@@ -235,6 +251,12 @@ class SourceRun:
             self.report.unwanted += 1
             return True
         return False
+
+
+def place_of(error: BaseException) -> str:
+    """Where an error was raised: the module's file and the line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
 
 
 def known(keys: list[str]) -> list[WebhookEvent]:
