@@ -14,28 +14,21 @@ from django.db import DatabaseError
 
 from .. import ledger
 from ..conf import conf
-from ..dispatch.intake import key_of
 from ..dispatch.receipt import QueueFull
 from ..dispatch.run_log import word
 from ..exceptions import MalformedWebhook, StoreUnavailable
 from ..models import WebhookEvent
-from .base import RateLimited, Sent, Source, SourceError
+from .base import RateLimited, Source, SourceError
 from .configured import Recovery, name_of, recoveries
 from .cursors import CursorLease, Taken, position
 from .deciding import Case, Decision, decide
 from .getting import Getter
+from .listing import Patience, batches
 from .missing import give_up, given_up, rows_of, tidy
 from .moments import aware
 from .report import Allowance, SourceReport
 
 logger = logging.getLogger("django_webhook_idempotency")
-
-#: Events that are looked up with one query.
-BATCH = 200
-#: Seconds that a run waits for an API in all; a longer pause ends it.
-PATIENCE = 60.0
-#: Seconds that a pause lasts at least, so that there is an end to them.
-SHORTEST_PAUSE = 1.0
 
 
 def recover(
@@ -88,8 +81,8 @@ class SourceRun:
         self.report = SourceReport(self.name, self.since)
         self.lease = CursorLease(self.name)
         self.unsettled: list[datetime] = []
-        self.patience = PATIENCE
-        self.getter = Getter(recovery, source, self.name, self.report, self.pause)
+        self.patience = Patience()
+        self.getter = Getter(recovery, source, self.name, self.report, self.patience.wait)
 
     def run(self) -> SourceReport:
         """Look and act; whatever stands in the way is in the report."""
@@ -150,52 +143,13 @@ class SourceRun:
 
     def look(self) -> None:
         """Take the events in batches, each looked up with two queries."""
-        for batch in self.batches():
+        for batch in batches(self.source, self.since, self.patience):
             events = {event.dedupe_key: event for event in known(list(batch))}
             rows = rows_of(batch)
             if not self.dry_run:
                 self.lease.renew()
             for key, each in batch.items():
                 self.take(Case(key, each, events.get(key), rows.get(key)))
-
-    def batches(self) -> Iterator[dict[str, Sent]]:
-        """What was sent by dedupe key; what came before an error comes before it here too."""
-        batch: dict[str, Sent] = {}
-        try:
-            for key, each in self.sent():
-                batch[key] = each
-                if len(batch) == BATCH:
-                    yield batch
-                    batch = {}
-        except SourceError:
-            if batch:
-                yield batch
-            raise
-        if batch:
-            yield batch
-
-    def sent(self) -> Iterator[tuple[str, Sent]]:
-        """What was sent by dedupe key, each event once, with the pauses that the API asks for."""
-        seen: set[str] = set()
-        while True:
-            try:
-                for sent in self.source.sent(self.since):
-                    key = key_of(self.recovery.provider, sent.scope, sent.identity)
-                    if key not in seen:
-                        seen.add(key)
-                        yield key, sent
-            except RateLimited as error:
-                self.pause(error)
-            else:
-                return
-
-    def pause(self, error: RateLimited) -> None:
-        """Wait as the API asks; raise the error if that is too long."""
-        wait = max(error.retry_after, SHORTEST_PAUSE)
-        if wait > self.patience:
-            raise error
-        self.patience -= wait
-        time.sleep(wait)
 
     def take(self, case: Case) -> None:
         """Count one event, and get it or run it again if that is due."""

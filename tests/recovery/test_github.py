@@ -344,6 +344,7 @@ class TestHowOftenItAsks:
         other.take(datetime.now(UTC) - DAY)
         report = run()
         assert report.is_busy
+        assert served.requests == []
         assert counts(report) == {}
         other.release()
         assert run().redelivered == 1
@@ -530,11 +531,13 @@ class TestApp:
         assert set(WebhookEvent.objects.values_list("scope", flat=True)) == {str(APP_HOOK)}
         assert counts(run()) == {"found": 2, "processed": 2}
 
-    def test_hooks_of_where_it_is_installed(self, served, settings, run, key):
+    def test_hooks_of_where_it_is_installed(self, served, settings, run, key, caplog):
+        caplog.set_level(logging.DEBUG)
         configure(settings, served, {"TOKEN": None, "APP_ID": 9, "PRIVATE_KEY": lambda: key})
         lost(served)
         assert counts(run()) == {"found": 1, "redelivered": 1}
         assert ("GET", "/repos/octo/shop/installation") in served.requests
+        assert "ghs_installation" not in caplog.text
 
     def test_a_key_that_is_none(self, served, settings, run, key, caplog):
         configure(settings, served, {"TOKEN": None, "APP_ID": 9, "PRIVATE_KEY": "no key at all"})

@@ -181,7 +181,7 @@ class TestLooking:
         assert once().is_whole
 
     def test_pauses_come_to_an_end(self, ledger, effect, monkeypatch):
-        monkeypatch.setattr("django_webhook_idempotency.recovery.runner.PATIENCE", 2.5)
+        monkeypatch.setattr("django_webhook_idempotency.recovery.listing.PATIENCE", 2.5)
         Ledger.problem = RateLimited(0)
         assert once().retry_at is not None
         assert len(Ledger.asked) == 3
@@ -199,8 +199,8 @@ class TestLooking:
         assert counts(once()) == {"found": 1, "ingested": 1}
 
     def test_what_comes_again_after_a_pause_counts_once(self, ledger, effect, monkeypatch):
-        monkeypatch.setattr("django_webhook_idempotency.recovery.runner.BATCH", 1)
-        monkeypatch.setattr("django_webhook_idempotency.recovery.runner.PATIENCE", 1.5)
+        monkeypatch.setattr("django_webhook_idempotency.recovery.listing.BATCH", 1)
+        monkeypatch.setattr("django_webhook_idempotency.recovery.listing.PATIENCE", 1.5)
         Ledger.events = [sent("evt_1"), sent("evt_2")]
         Ledger.problem = RateLimited(1)
         report = once()
