@@ -15,7 +15,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from . import answers
 from .dispatch.deliveries import record, record_stranger
-from .dispatch.intake import deliver, new_event
+from .dispatch.intake import asked, deliver, new_event, with_secondary
 from .dispatch.work import DeliveryReport, Result, Work
 from .enums import Outcome
 from .exceptions import BodyTooLarge, MalformedWebhook, StoreUnavailable, UnknownScope
@@ -129,15 +129,11 @@ class Reception:
     def _identify(self, request: HttpRequest, incoming: Incoming) -> Identity:
         provider, key = self.provider, self.receiver.key
         if key is None:
-            identity = provider.identify(incoming)
-        else:
-            own = _asked(key, request)
-            event_id = provider.usable_id(own if isinstance(own, str) else "", incoming)
-            identity = replace(provider.describe(incoming), event_id=event_id)
-        if provider.secondary_key is not None:
-            secondary = _asked(provider.secondary_key, incoming)
-            identity = replace(identity, secondary=secondary if isinstance(secondary, str) else "")
-        return identity
+            return with_secondary(provider.identify(incoming), provider, incoming)
+        own = asked(key, request)
+        event_id = provider.usable_id(own if isinstance(own, str) else "", incoming)
+        identity = replace(provider.describe(incoming), event_id=event_id)
+        return with_secondary(identity, provider, incoming)
 
     def _dispatch(self, event: WebhookEvent) -> HttpResponseBase:
         require_no_transaction(alias())
@@ -195,21 +191,3 @@ class Reception:
         else:
             record_stranger(self.report)
         log_delivery(self.report, None, level)
-
-
-def _asked(function: Callable[[Any], object], about: Any) -> object:
-    """Ask a function of the project's for a key.
-
-    A look-up that fails means that the delivery has none: MalformedWebhook. Any other error is the
-    project's: ImproperlyConfigured.
-    """
-    try:
-        return function(about)
-    except MalformedWebhook:
-        raise
-    except LookupError:
-        raise MalformedWebhook("The delivery lacks what its key is made of.") from None
-    except Exception as error:
-        raise ImproperlyConfigured(
-            f"The function of a webhook's key raised {type(error).__name__}."
-        ) from error

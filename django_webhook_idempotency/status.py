@@ -74,7 +74,8 @@ class Status:
                 ("dead letters are", standing.dead, limits.dead, ""),
             ):
                 if limit is not None and value is not None and value > limit:
-                    self.problems.append(f"{slug}: {name} {value:g}{unit}, more than {limit:g}")
+                    shown = f"{round(value, 1):g}{unit}, more than {limit:g}{unit}"
+                    self.problems.append(f"{slug}: {name} {shown}")
 
     def as_dict(self) -> dict[str, Any]:
         """The same for a machine."""

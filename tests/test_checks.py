@@ -177,6 +177,13 @@ class TestSettings:
         assert "Did you mean 'PROVIDERS'?" in str(said[0].hint)
         assert ids(messages(CLASS="x", PROVIDERS={"stripe": GOOD})) == ["E003"]
 
+    def test_e003_what_stands_one_level_too_deep_or_too_high(self) -> None:
+        (deep,) = of(QUEUE="celery")
+        assert "write WEBHOOK_IDEMPOTENCY['QUEUE']" in str(deep.hint)
+        (high,) = messages(stripe=GOOD)
+        assert "write WEBHOOK_IDEMPOTENCY['PROVIDERS']['stripe']" in str(high.hint)
+        assert {deep.id, high.id} == {"webhooks.E003"}
+
     def test_e003_an_option_that_only_some_know(self) -> None:
         said = messages(ACCEPT_SHA1=True, PROVIDERS={"stripe": GOOD, "github": GOOD})
         assert [message.msg for message in said if message.id == "webhooks.E003"] == [
@@ -319,6 +326,14 @@ class TestEngines:
     def test_e035_a_backend_that_does_not_take_it(self, option: dict[str, str]) -> None:
         assert messages(QUEUE="tasks") == []
         assert ids(messages(QUEUE="tasks", **option)) == ["E035"]
+
+    def test_e035_a_backend_whose_tables_are_not_there(self) -> None:
+        apps = [name for name in settings.INSTALLED_APPS if name != "django_tasks_db"]
+        with override_settings(INSTALLED_APPS=apps):
+            (said,) = messages(QUEUE="tasks")
+        assert said.id == "webhooks.E035"
+        assert "django_tasks_db" in str(said.hint)
+        assert messages(QUEUE="tasks") == []
 
     @pytest.mark.parametrize("name", ["Immediate", "Dummy"])
     def test_w036_a_backend_that_is_no_queue(self, name: str) -> None:
@@ -794,6 +809,11 @@ class TestHandlers:
         said = messages(PROVIDERS={"stripe": GOOD})
         assert ids(said) == ["W028"]
         assert "'strpe'" in said[0].msg
+        for function in (len, id, abs, hash):
+            handlers.add(function, "strpe")
+        (once,) = messages(PROVIDERS={"stripe": GOOD})
+        assert once.msg.count(",") == 3
+        assert "and others" in once.msg
         with override_settings(WEBHOOK_IDEMPOTENCY={"PROVIDERS": {"strpe": {"RETENTION": DAY}}}):
             assert "W028" in ids(found())
 

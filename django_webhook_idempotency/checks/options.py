@@ -23,7 +23,7 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> Iterable[CheckMess
         return [_shapeless(str(error))]
     readable = readable_providers()
     messages: list[CheckMessage] = [
-        _shapeless(f"{SETTING}['PROVIDERS'][{slug!r}] is not text to a dictionary of options.")
+        _shapeless(f"{SETTING}['PROVIDERS'][{slug!r}] should be a dictionary, under a text.")
         for slug in providers
         if slug not in readable
     ]
@@ -90,6 +90,12 @@ def check_options(app_configs: Any = None, **kwargs: Any) -> Iterable[CheckMessa
 
 
 def _unknown(where: str, name: Any, known: Iterable[str], of: str = "") -> CheckMessage:
+    if name in PROJECT_SETTINGS:
+        hint = f"It is a setting of the whole project: write {SETTING}[{name!r}]."
+        return Error(f"{where} is not an option{of}.", hint=hint, id="webhooks.E003")
+    if name in BUILT_IN:
+        hint = f"It is a provider: write {SETTING}['PROVIDERS'][{name!r}]."
+        return Error(f"{where} is not an option{of}.", hint=hint, id="webhooks.E003")
     names = sorted({*map(str.upper, known), *PROJECT_SETTINGS})
     return Error(
         f"{where} is not an option{of}.",

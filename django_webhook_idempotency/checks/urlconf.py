@@ -105,14 +105,17 @@ def check_handlers(app_configs: Any = None, **kwargs: Any) -> Iterable[CheckMess
     """Every registered handler is for a provider that something receives."""
     receiving = {"*", *readable_providers()}
     receiving |= {view.provider for view in mounted_views() if view.runs_handlers}
+    lonely: dict[str, list[str]] = {}
+    for name, provider in {handler.name: handler.provider for handler in registry}.items():
+        if provider not in receiving:
+            lonely.setdefault(provider, []).append(name)
     return [
         Warning(
-            f"Handler {handler.name} is registered for provider {handler.provider!r}, of which "
-            "nothing is received.",
+            f"{', '.join(names[:3])}{' and others' if len(names) > 3 else ''}: registered for "
+            f"provider {provider!r}, of which nothing is received.",
             hint="Add the provider to WEBHOOK_IDEMPOTENCY['PROVIDERS'], or correct its name in "
             "@webhook_handler.",
             id="webhooks.W028",
         )
-        for handler in {handler.name: handler for handler in registry}.values()
-        if handler.provider not in receiving
+        for provider, names in lonely.items()
     ]

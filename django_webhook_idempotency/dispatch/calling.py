@@ -10,6 +10,7 @@ from django.db import DatabaseError
 from django.db.models import F
 from django.utils import timezone
 
+from .. import ledger
 from ..enums import EventStatus
 from ..models import WebhookEvent
 from .engines import tell
@@ -17,6 +18,9 @@ from .places import Place, undone
 from .runs import retried
 
 logger = logging.getLogger("django_webhook_idempotency")
+
+#: Seconds to wait for SQLite's one lock.
+LOCK_WAIT = 1.0
 
 
 def call_next(key: str, using: str) -> None:
@@ -46,8 +50,15 @@ def look_again(places: Iterable[Place]) -> None:
 
 
 def call(pk: int, using: str) -> None:
-    """Let an event run now, unless it does; before all that came after it."""
+    """Let an event run now, unless it does; before all that came after it.
+
+    Never waits for somebody who locks it.
+    """
     events = WebhookEvent.objects.using(using).filter(pk=pk, lane__isnull=False)
     idle = events.exclude(status=EventStatus.PROCESSING)
-    if idle.update(next_attempt_at=F("received_at"), enqueued_at=timezone.now()) and not tell(pk):
+    with ledger.bounded_lock_wait(using, LOCK_WAIT), ledger.own_transaction(using):
+        if WebhookEvent.objects.using(using).lock(pk) is None:
+            return  # somebody runs it, or it is gone
+        woken = idle.update(next_attempt_at=F("received_at"), enqueued_at=timezone.now())
+    if woken and not tell(pk):
         retried(partial(events.update, enqueued_at=None))

@@ -30,13 +30,15 @@ class Claim:
     """An event that its holder may run, and the token that proves it.
 
     `twin` is an older event with the same content. `abandoned` says that the holder before never
-    came back: it was killed, or its lease ran out.
+    came back: it was killed, or its lease ran out. `announced` says that a message went out for
+    this attempt.
     """
 
     event: WebhookEvent
     token: str
     twin: int | None = None
     abandoned: bool = False
+    announced: bool = True
 
 
 def claim_due(lane: str, scope: str) -> Claim | None:
@@ -91,9 +93,11 @@ def _claim_one(candidates: list[int], lease: timedelta, now: datetime) -> Claim 
             row.update(**changes)
         taken.pop_all()
     abandoned = event.status == EventStatus.PROCESSING
+    told_at, due_at = event.enqueued_at, event.next_attempt_at
+    announced = told_at is not None and due_at is not None and told_at >= due_at
     for name, value in changes.items():
         setattr(event, name, value)
-    return Claim(event, token, abandoned=abandoned)
+    return Claim(event, token, abandoned=abandoned, announced=announced)
 
 
 def _lock_one(

@@ -21,6 +21,8 @@ logger = logging.getLogger("django_webhook_idempotency")
 
 #: A lease is renewed this many times in its length, so that one failed renewal costs nothing.
 BEATS = 3
+#: Seconds from the commit of a run's end to the end of its heartbeat, at the most.
+END_TIME = 1.0
 
 
 @contextmanager
@@ -59,7 +61,9 @@ class Heart:
             while not self.done.is_set():
                 try:
                     if not self.store.renew(self.key, self.token, self.lease):
-                        logger.warning("webhook lease lost while its handler runs")
+                        # Or its end has just been written, and the work is about to say so.
+                        if not self.done.wait(END_TIME):
+                            logger.warning("webhook lease lost while its handler runs")
                         return
                 except (StoreUnavailable, DatabaseError) as error:
                     logger.warning("webhook lease not renewed: %s", type(error).__name__)

@@ -52,7 +52,8 @@ def deliver_leased(event: WebhookEvent, work: Work) -> Result:
                 met = meet(event, stored, work)
                 if met is not None:
                     return met
-                claim = _claim_stored(event, stored, work, store)
+                claim = _claimed_already(event, stored, work, store)
+                claim = claim or _claim_stored(event, stored, work, store)
         except DatabaseError as error:
             if not ledger.is_passing(error):
                 raise
@@ -81,7 +82,8 @@ def refuse_order(work: Work) -> None:
 
 def _claim_new(event: WebhookEvent, work: Work, store: LeaseStore) -> Claim | None:
     """Insert the event's row with the lease in it."""
-    token, lease = ledger.new_token(), work.provider.lease
+    # The same in a second try, which knows by it what the first has inserted.
+    token, lease = event.lease_token or ledger.new_token(), work.provider.lease
     if not store.acquire(event.dedupe_key, token, lease):
         return None
     event.attempts = 1
@@ -98,6 +100,22 @@ def _claim_new(event: WebhookEvent, work: Work, store: LeaseStore) -> Claim | No
         if not won:
             release(store, event.dedupe_key, token)
     return Claim(event, token, inserted.twin) if won else None
+
+
+def _claimed_already(
+    event: WebhookEvent, stored: WebhookEvent, work: Work, store: LeaseStore
+) -> Claim | None:
+    """The claim that this very delivery has inserted, if the answer to the commit was lost.
+
+    Not where an older event with the same body would have to be refused: which, was lost too.
+    """
+    token = event.lease_token
+    if not token or stored.lease_token != token or work.provider.same_body == "refuse":
+        return None
+    if not store.acquire(stored.dedupe_key, token, work.provider.lease):
+        return None
+    event.pk = stored.pk
+    return Claim(event, token)
 
 
 def _claim_stored(

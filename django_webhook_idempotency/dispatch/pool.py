@@ -9,6 +9,7 @@ import time
 from django.db import connections, reset_queries
 
 from ..enums import Outcome
+from .blocks import closed_blocks
 from .claimer import Claimer
 from .claims import Claim
 from .queued import run_claim
@@ -67,7 +68,9 @@ class Pool:
         failed, settled = True, False
         try:
             freshen(suspicious=suspicious)
-            failed, settled = run_claim(claim).outcome == Outcome.FAILED, True
+            # Handlers are looked after where they are called; receivers of signals only here.
+            with closed_blocks():
+                failed, settled = run_claim(claim).outcome == Outcome.FAILED, True
         except BaseException as error:
             # Only its end is unknown: whether it was written, the event's row says.
             logger.error(

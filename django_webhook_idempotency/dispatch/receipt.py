@@ -36,6 +36,7 @@ def deliver_queued(event: WebhookEvent, work: Work) -> Result:
     QueueFull, or the database's own error, and then nothing is written.
     """
     problem: DatabaseError | None = None
+    stored: WebhookEvent | None = None
     for _ in patience(work.provider.wait):
         try:
             result = store(event, work)
@@ -43,14 +44,17 @@ def deliver_queued(event: WebhookEvent, work: Work) -> Result:
                 return result
             stored = ledger.find(event)
             if stored is not None:
-                return meet(event, stored, work) or rearm(stored, work)
+                result = meet(event, stored, work) or own(event, stored, work)
+                result = result or rearm(stored, work)
+                if result is not None:
+                    return result
         except DatabaseError as error:
             if not ledger.is_passing(error):
                 raise
             problem = error
     if problem is not None:
         raise problem
-    return Result(Outcome.IN_PROGRESS)
+    return Result(Outcome.IN_PROGRESS, stored)
 
 
 def store(event: WebhookEvent, work: Work) -> Result | None:
@@ -109,8 +113,21 @@ def refuse_overflow(work: Work) -> None:
         )
 
 
-def rearm(stored: WebhookEvent, work: Work) -> Result:
-    """Let a failed event run again now; a copy of one that is stored or running is a duplicate."""
+def own(event: WebhookEvent, stored: WebhookEvent, work: Work) -> Result | None:
+    """What this very delivery has stored, if the answer to its commit was lost; else None."""
+    if stored.received_at != event.received_at or stored.status != EventStatus.PENDING:
+        return None
+    tell(stored.pk)
+    result = Result(Outcome.ACCEPTED, stored, recorded=True)
+    work.settle(result)
+    return result
+
+
+def rearm(stored: WebhookEvent, work: Work) -> Result | None:
+    """Let a failed event run again now; a copy of one that is stored or running is a duplicate.
+
+    None while somebody else locks it, who may run its handlers in a request.
+    """
     if stored.status not in REARMED and stored.lane is not None:
         return Result(Outcome.DUPLICATE, stored)
     using, now = ledger.alias(), timezone.now()
@@ -119,7 +136,9 @@ def rearm(stored: WebhookEvent, work: Work) -> Result:
     if stored.lane is None:
         # It stems from a view that only a request could run, so no worker would ever see it.
         idle = event.filter(lane__isnull=True).free(now)
-    with ledger.own_transaction(using):
+    with ledger.bounded_lock_wait(using, work.provider.wait), ledger.own_transaction(using):
+        if WebhookEvent.objects.using(using).lock(stored.pk) is None:
+            return None
         if idle.update(
             status=EventStatus.PENDING,
             forgiven=F("attempts"),

@@ -54,6 +54,12 @@ def work_of(event: WebhookEvent) -> Work:
         handlers = [handler]
     else:
         handlers = registry.find(event.provider, event.event_type)
+        if not handlers:
+            # It was wanted when it was stored: this process may be older or newer than that one.
+            raise ImproperlyConfigured(
+                f"No handler is registered any more for {event.event_type!r} of "
+                f"{event.provider!r}. Bring it back, or register one that raises Ignore."
+            )
     provider = configured_provider(event.provider, overrides)
     read_stored(event, event, provider)
     return Work(provider, handlers, DeliveryReport(provider), view=event.view)

@@ -27,6 +27,7 @@ from ..models import (
     text_of,
 )
 from ..providers import Incoming, Provider
+from .blocks import closed_blocks
 from .responses import rendered
 from .work import ViewFailed
 
@@ -135,10 +136,12 @@ class Run:
 def call(handler: Handler, event: WebhookEvent) -> Any:
     """Call a handler; a response that it returns is rendered, and one that is no 2xx is a failure.
 
-    Raises what the handler raises, HandlerLeft or ViewFailed.
+    Raises what the handler raises, HandlerLeft, ViewFailed, or TransactionManagementError if it
+    left a transaction open.
     """
     try:
-        value = handler(event)
+        with closed_blocks():
+            value = handler(event)
     except Exception:
         raise
     except BaseException as error:

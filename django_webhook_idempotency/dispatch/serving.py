@@ -10,6 +10,7 @@ from django.utils import timezone
 from .. import ledger
 from ..models import WebhookEvent
 from .claims import Claim
+from .engines import tell
 from .lanes import Rotation
 from .queued import run_claim
 
@@ -33,7 +34,13 @@ def serve(pk: int | None = None) -> WebhookEvent | None:
     claim = _claim(pk)
     if claim is None:
         return None
-    run_claim(claim)
+    try:
+        run_claim(claim)
+    finally:
+        if pk is not None and pk != claim.event.pk and not claim.announced and _is_due(pk):
+            # A retry, which no sweep had announced yet, had its turn with this message: without
+            # another, one event would be left over that no message leads to.
+            tell(pk)
     return claim.event
 
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from inspect import isasyncgen, isawaitable, iscoroutine, isgenerator
 from typing import Any
@@ -22,6 +22,9 @@ from ..models import HandlerStep, WebhookEvent, digest_of, displayable
 from ..stores import LeaseStore
 from .runs import insist
 
+#: The longest result that is kept, in characters of JSON: a database may refuse longer ones.
+MAX_RESULT = 1_000_000
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -33,12 +36,19 @@ class Steps:
     store: LeaseStore
     lease: timedelta
     using: str
+    #: What asynchronous steps have come to and is not stored yet.
+    _done: dict[str, Any] = field(default_factory=dict)
+    #: Those that run now, each with the task that runs it.
+    _turns: dict[str, tuple[asyncio.Lock, Any]] = field(default_factory=dict)
 
     def __enter__(self) -> None:
         self.event._steps = self
 
     def __exit__(self, *error: object) -> None:
+        """Store what was done by steps that were cancelled before they could, as another failed."""
         self.event._steps = None
+        for name, result in list(self._done.items()):
+            self._keep(name, result)
 
     def run(self, name: str, function: Callable[[], Any]) -> Any:
         """Call `function` if no run has finished the step, and return its result as JSON has it.
@@ -64,16 +74,33 @@ class Steps:
         return self._keep(name, result)
 
     async def arun(self, name: str, function: Callable[[], Awaitable[Any]]) -> Any:
-        """As `run`, of a coroutine function."""
+        """As `run`, of a coroutine function; a second call at the same time waits for the first."""
         self._refuse_misuse(name, function)
+        lock, holder = self._turns.setdefault(name, (asyncio.Lock(), None))
+        if holder is asyncio.current_task():
+            raise TypeError(f"Step {name!r} is inside of itself.")
+        async with lock:
+            self._turns[name] = lock, asyncio.current_task()
+            try:
+                return await self._arun_alone(name, function)
+            finally:
+                self._turns[name] = lock, None
+
+    async def _arun_alone(self, name: str, function: Callable[[], Awaitable[Any]]) -> Any:
         done = await sync_to_async(self._find)(name)
         if done is not None:
             return _value_of(done)
         await sync_to_async(self._fence)()
         made: Any = function()
         # Without anything to await, what it does is done all the same.
-        result = await made if isawaitable(made) else made
-        return await sync_to_async(self._keep)(name, result)
+        self._done[name] = await made if isawaitable(made) else made
+        try:
+            kept = await sync_to_async(self._keep)(name, self._done[name])
+        except TypeError:  # it is stored, and only what it returned is not
+            del self._done[name]
+            raise
+        del self._done[name]
+        return kept
 
     def _refuse_misuse(self, name: Any, function: Any) -> None:
         if iscoroutine(function):
@@ -113,6 +140,8 @@ class Steps:
         text = ""
         try:
             text = json.dumps(result, cls=DjangoJSONEncoder)
+            if len(text) > MAX_RESULT:
+                text, problem = "", ValueError(f"It takes more than {MAX_RESULT:,} characters.")
         except (TypeError, ValueError, RecursionError) as error:
             problem = error
         step = HandlerStep(
@@ -126,8 +155,8 @@ class Steps:
         if problem is not None:
             raise TypeError(
                 f"Step {name!r} is done and will not be done again, but what it returned "
-                f"({type(result).__name__}) is not JSON and was not kept: a retry of the handler "
-                f"gets None for it. Let the step return only what JSON can hold. ({problem})"
+                f"({type(result).__name__}) cannot be kept as JSON: a retry of the handler gets "
+                f"None for it. Let the step return little, and only what JSON can hold. ({problem})"
             ) from problem
         return _value_of(stored)
 

@@ -75,23 +75,26 @@ def _order_of(value: Any) -> tuple[str, Any]:
     if _NUMBER.fullmatch(value):
         return "number", Decimal(value)
     if (moment := _TIME.fullmatch(value)) is not None:
-        return _order_of_time(value, moment)
+        return _order_of_time(moment)
     if _DATE.fullmatch(value):
         try:
             return "date", date.fromisoformat(value)
         except ValueError:
-            return "text", value
+            raise OrderingError("The version looks like a date, and is none.") from None
     return "text", value
 
 
-def _order_of_time(value: str, moment: re.Match[str]) -> tuple[str, Any]:
+def _order_of_time(moment: re.Match[str]) -> tuple[str, Any]:
     """A time in seconds, with every digit of its fraction: nanoseconds too have an order."""
     zone = (moment["zone"] or "").upper()
+    # A leap second is the one after the 59th, for which Python has no name.
+    clock, leaps = re.subn(r":60$", ":59", moment["time"])
     try:
-        whole = datetime.fromisoformat(f"{moment['date']}T{moment['time']}{zone}")
+        whole = datetime.fromisoformat(f"{moment['date']}T{clock}{zone}")
     except ValueError:
-        return "text", value
+        # As a text it would have no order with the times before and after it.
+        raise OrderingError("The version looks like a time, and is none.") from None
     since = whole - (_AWARE_EPOCH if zone else _EPOCH)
-    seconds = Decimal(since.days * 86_400 + since.seconds)
+    seconds = Decimal(since.days * 86_400 + since.seconds + leaps)
     seconds += Decimal(f"0.{moment['fraction'] or 0}")
     return ("time" if zone else "time without a zone"), seconds

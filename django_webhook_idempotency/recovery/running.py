@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from .. import ledger
 from ..dispatch.deliveries import record
-from ..dispatch.intake import deliver, new_event
+from ..dispatch.intake import deliver, new_event, with_secondary
 from ..dispatch.resolving import work_of
 from ..dispatch.run_log import announce_run, log_run
 from ..dispatch.work import DeliveryReport, Result, Work
@@ -64,13 +64,14 @@ def ingest(sent: Sent, body: bytes, provider: Provider, view: str) -> Result | N
 
     Raises what stands in the way.
     """
+    incoming = Incoming.stored(body, sent.content_type)
     event = new_event(
         provider,
-        Incoming.stored(body, sent.content_type),
-        sent.identity,
+        incoming,
+        with_secondary(sent.identity, provider, incoming),
         scope=sent.scope,
         content_type=sent.content_type,
-        body_digest=provider.body_digest(body),
+        body_digest="",
         received_at=timezone.now(),
     )
     event.view = view

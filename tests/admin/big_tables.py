@@ -80,7 +80,8 @@ def insert(model: type[models.Model], rows: Iterator[dict[str, Any]], batch: int
         if field.attname in first or not (value is None or isinstance(value, (bool, int, str))):
             given.append(field)
         elif not field.primary_key:
-            texts[field.column] = "NULL" if value is None else repr(value)
+            plain = str(value) if isinstance(value, str) else value  # of an enum, its value
+            texts[field.column] = "NULL" if value is None else repr(plain)
     columns = [*(field.column for field in given), *texts]
     one = f"({', '.join(['%s'] * len(given) + list(texts.values()))})"
     head = (

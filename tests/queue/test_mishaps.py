@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -274,3 +275,15 @@ def test_a_lost_message_to_an_old_event_is_sent_again_soon(
     Mailbox.emptied()
     assert sweep() == 1
     assert sweep() == 0
+
+
+def test_a_beat_that_meets_the_end_of_its_run_raises_no_alarm(
+    client: Client, handlers: Any, drain: Callable[[], int], monkeypatch: Any, caplog: Any
+) -> None:
+    """A renewal waits for the run's commit, and then finds that the lease has been given up."""
+    monkeypatch.setattr("django_webhook_idempotency.dispatch.heartbeat.BEATS", 60_000)
+    handlers.add(lambda event: time.sleep(0.003))
+    for number in range(60):
+        deliver(client, "stripe", f"evt_{number}")
+    assert drain() == 60
+    assert [line.getMessage() for line in caplog.records if "lease" in line.getMessage()] == []

@@ -18,6 +18,7 @@ from django_webhook_idempotency.dispatch.lanes import Rotation
 from django_webhook_idempotency.dispatch.queued import give_back, run_claim
 from django_webhook_idempotency.enums import EventStatus, Outcome
 from django_webhook_idempotency.exceptions import Ignore, Reject, Retry
+from django_webhook_idempotency.handlers import registry
 from django_webhook_idempotency.models import HandlerRun, WebhookDelivery, WebhookEvent
 from tests.app.models import Effect
 from tests.deliveries import deliver
@@ -246,6 +247,27 @@ class TestRun:
         later()
         drain()
         assert stored().status == EventStatus.PROCESSED
+
+    def test_an_event_whose_handler_a_worker_does_not_know_waits_for_it(
+        self,
+        client: Client,
+        handlers: Any,
+        drain: Callable[[], int],
+        later: Callable[..., None],
+        caplog: Any,
+    ) -> None:
+        """A deployment in which old workers meet events of new code."""
+        handlers.add(effect)
+        deliver(client, "stripe")
+        registry.remove(effect)
+        drain()
+        assert (stored().status, stored().attempts) == (EventStatus.PENDING, 0)
+        assert "No handler is registered" in stored().last_error
+        assert [line.levelname for line in caplog.records] == ["CRITICAL"]
+        handlers.add(effect)
+        later()
+        drain()
+        assert (stored().status, Effect.objects.count()) == (EventStatus.PROCESSED, 1)
 
 
 class TestClaim:

@@ -195,3 +195,10 @@ class TestWithoutBeat:
         monkeypatch.setitem(sys.modules, "django_celery_beat", None)
         with pytest.raises(CommandError, match=r"django-webhook-idempotency\[celery\]"):
             schedule()
+
+
+@needs_beat
+def test_before_migrate_it_says_what_to_do(monkeypatch: Any) -> None:
+    monkeypatch.setattr(beat_models.PeriodicTask._meta, "db_table", "not_there_yet")
+    with pytest.raises(CommandError, match="migrate first"):
+        schedule()

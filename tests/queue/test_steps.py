@@ -155,9 +155,20 @@ class TestStep:
         run()
         assert stored().status == EventStatus.FAILED
         assert "Step 'pay' is done and will not be done again" in last_error()
-        assert "(object) is not JSON" in last_error()
+        assert "(object) cannot be kept as JSON" in last_error()
         run()
         assert (stored().status, seen, work.calls) == (EventStatus.PROCESSED, [None], 1)
+
+    def test_a_result_that_is_too_long_is_not_asked_for_again(
+        self, handlers: Any, run: Callable[[], None]
+    ) -> None:
+        """A database may refuse it, and the step would be done again and again."""
+        work = Work("x" * 1_000_001)
+        handlers.add(lambda event: event.step("export", work), atomic=False)
+        run()
+        assert "more than 1,000,000 characters" in last_error()
+        run()
+        assert (stored().status, work.calls) == (EventStatus.PROCESSED, 1)
 
     def test_in_threads_of_the_handler(self, handlers: Any, run: Callable[[], None]) -> None:
         works = [Work(number) for number in range(3)]
@@ -209,6 +220,61 @@ class TestStep:
 
 
 class TestCoroutines:
+    def test_what_is_done_is_kept_though_another_fails(
+        self, handlers: Any, run: Callable[[], None]
+    ) -> None:
+        """The failure of one cancels the others, also one that has only to be stored."""
+        calls: list[str] = []
+
+        async def charge() -> str:
+            calls.append("charge")
+            return "charged"
+
+        async def mail() -> None:
+            calls.append("mail")
+            if calls.count("mail") == 1:
+                raise ValueError("no post today")
+
+        async def handler(event: WebhookEvent) -> None:
+            await asyncio.gather(event.astep("charge", charge), event.astep("mail", mail))
+
+        handlers.add(handler, atomic=False)
+        run()
+        assert "no post today" in last_error()
+        run()
+        assert (stored().status, calls.count("charge")) == (EventStatus.PROCESSED, 1)
+
+    def test_the_same_step_at_the_same_time_is_done_once(
+        self, handlers: Any, run: Callable[[], None]
+    ) -> None:
+        calls: list[int] = []
+
+        async def charge() -> str:
+            calls.append(1)
+            await asyncio.sleep(0.02)
+            return "charged"
+
+        async def handler(event: WebhookEvent) -> None:
+            done = await asyncio.gather(*(event.astep("charge", charge) for _ in range(3)))
+            assert done == ["charged"] * 3
+
+        handlers.add(handler, atomic=False)
+        run()
+        assert (stored().status, calls) == (EventStatus.PROCESSED, [1])
+
+    def test_a_step_inside_of_itself_is_refused(
+        self, handlers: Any, run: Callable[[], None]
+    ) -> None:
+        async def handler(event: WebhookEvent) -> None:
+            async def again() -> None:
+                await event.astep("charge", again)
+
+            await event.astep("charge", again)
+
+        handlers.add(handler, atomic=False)
+        run()
+        assert "inside of itself" in last_error()
+
     def test_astep(self, handlers: Any, run: Callable[[], None]) -> None:
         calls: list[str] = []
         seen: list[Any] = []

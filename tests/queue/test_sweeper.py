@@ -244,3 +244,45 @@ def test_two_at_once_send_no_message_twice(
     assert errors == []
     assert set(Counter(mailbox.emptied()).values()) == {1}
     assert sum(sent) == 30
+
+
+class TestMessagesAndRetries:
+    """There is a message for each event that is due, whichever event a message runs."""
+
+    def run_all(self) -> int:
+        """Take messages as workers do until there are none; how many there were."""
+        taken = 0
+        while messages := Mailbox.emptied():
+            for pk in messages:
+                serve(pk)
+                taken += 1
+        return taken
+
+    def test_a_retry_that_takes_a_message_leaves_no_event_without_one(
+        self, client: Client, handlers: Any, later: Callable[..., None]
+    ) -> None:
+        handlers.add(Faulty(*[ValueError("first")] * 3), pattern="t.fail")
+        handlers.add(effect, pattern="t.fine")
+        for number in range(3):
+            deliver(client, "stripe", f"failing_{number}", "t.fail")
+        self.run_all()
+        age(30)
+        later(status=EventStatus.FAILED)
+        for number in range(3):
+            deliver(client, "stripe", f"fine_{number}", "t.fine")
+        assert self.run_all() == 6
+        assert set(WebhookEvent.objects.values_list("status", flat=True)) == {"processed"}
+
+    def test_a_retry_that_was_announced_takes_nobodys_message(
+        self, client: Client, handlers: Any, later: Callable[..., None]
+    ) -> None:
+        handlers.add(Faulty(ValueError("first")), pattern="t.fail")
+        handlers.add(effect, pattern="t.fine")
+        deliver(client, "stripe", "failing", "t.fail")
+        self.run_all()
+        age(30)
+        later(status=EventStatus.FAILED)
+        assert sweep() == 1
+        deliver(client, "stripe", "fine", "t.fine")
+        assert self.run_all() == 2
+        assert set(WebhookEvent.objects.values_list("status", flat=True)) == {"processed"}

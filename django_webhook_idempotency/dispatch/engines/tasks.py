@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
+from django.apps import apps
 from django.core.checks import CheckMessage, Error, Warning
 from django.db import connections
 
@@ -47,7 +49,18 @@ class TasksEngine:
                 Error(
                     f"{SETTING}['QUEUE'] is 'tasks', and the backend {conf.tasks_backend!r} does "
                     f"not take a task for the queue {conf.tasks_queue!r}: {error}",
-                    hint=f"Correct TASKS, or {SETTING}['TASKS_BACKEND'] and ['TASKS_QUEUE'].",
+                    hint="Is its package installed? If so, correct TASKS, or "
+                    f"{SETTING}['TASKS_BACKEND'] and ['TASKS_QUEUE'].",
+                    id="webhooks.E035",
+                )
+            ]
+        package = _uninstalled(type(backend).__module__)
+        if package:
+            return [
+                Error(
+                    f"The backend {conf.tasks_backend!r} of TASKS keeps its tasks in the tables of "
+                    f"{package}, which is not in INSTALLED_APPS.",
+                    hint=f"Add {package!r} to INSTALLED_APPS and run migrate.",
                     id="webhooks.E035",
                 )
             ]
@@ -74,6 +87,14 @@ def _task() -> Any:
             raise
         raise MissingExtra("tasks", f"{SETTING}['QUEUE'] 'tasks' before Django 6") from None
     return run.using(backend=conf.tasks_backend, queue_name=conf.tasks_queue)
+
+
+def _uninstalled(module: str) -> str | None:
+    """The package of a module if it has models and Django does not know of them."""
+    package = module.partition(".")[0]
+    if apps.get_containing_app_config(module) is not None or not find_spec(f"{package}.models"):
+        return None
+    return package
 
 
 def _is_local(backend: Any) -> bool:

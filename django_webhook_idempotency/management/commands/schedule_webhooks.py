@@ -6,7 +6,7 @@ from typing import Any
 
 from django.apps import apps
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import router, transaction
+from django.db import connections, router, transaction
 
 from ...exceptions import MissingExtra
 from ...schedule import PERIODIC, Periodic
@@ -38,7 +38,12 @@ class Command(BaseCommand):
         require_beat()
         from django_celery_beat.models import PeriodicTask
 
-        with transaction.atomic(using=router.db_for_write(PeriodicTask)):
+        using = router.db_for_write(PeriodicTask)
+        if PeriodicTask._meta.db_table not in connections[using].introspection.table_names():
+            raise CommandError(
+                "The tables of django_celery_beat are not there. Run manage.py migrate first."
+            )
+        with transaction.atomic(using=using):
             for periodic in PERIODIC:
                 rows = list(PeriodicTask.objects.filter(task=periodic.task).order_by("pk"))
                 if remove:
