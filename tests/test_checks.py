@@ -826,6 +826,25 @@ class TestHandlers:
             assert ids(mount(WebhookView.as_view())) == ["W028"]
 
 
+class TestRecovery:
+    """What else can be wrong with a RECOVERY is in tests/recovery/test_settings.py."""
+
+    SOURCE = "tests.recovery.sources.Ledger"
+
+    def test_e042_names_the_setting_and_shows_no_secret(self) -> None:
+        (said,) = of(RECOVERY={"SOURCE": self.SOURCE, "ATTEMPTS": 0, "TOKEN": "ghp_secret"})
+        assert said.id == "webhooks.E042"
+        assert "['RECOVERY']['ATTEMPTS'] should be a whole number, one or more" in said.msg
+        assert "ghp_secret" not in f"{said}"
+
+    def test_e042_is_silent_without_one_and_for_one_that_fits(self) -> None:
+        assert ids(of(RECOVERY=None)) == []
+        assert ids(of(RECOVERY={"SOURCE": self.SOURCE})) == []
+
+    def test_e042_leaves_what_is_no_dictionary_to_e004(self) -> None:
+        assert ids(of(RECOVERY="token")) == ["E004"]
+
+
 RESERVED = {identifier for identifier, text in checks.IDS.items() if text.startswith("Reserved")}
 
 

@@ -65,14 +65,17 @@ def name_of(source: Source) -> str:
 def recoveries(slugs: Iterable[str] = (), *, named: bool = True) -> list[Recovery]:
     """How these providers are recovered, or all that have a RECOVERY.
 
-    Raises ImproperlyConfigured, for one that is `named` and has none too.
+    Raises ImproperlyConfigured, for one that was `named` and has none too.
     """
     slugs, found = list(slugs), []
+    named = named and bool(slugs)
     for slug in dict.fromkeys(slugs or conf.providers):
+        if not named and conf.provider_options(slug).get("RECOVERY") is None:
+            continue
         provider = configured_provider(slug, default=Keyed)
         if provider.recovery is not None:
             found.append(recovery_of(provider))
-        elif slugs and named:
+        else:
             raise ImproperlyConfigured(
                 f"Provider {slug!r} has no RECOVERY. Set {where(provider)}: a dictionary."
             )

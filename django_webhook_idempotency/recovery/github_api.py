@@ -79,7 +79,9 @@ class GitHubAPI:
             raise RateLimited(left)
         try:
             client = self._client(owner)
-            headers, document = client.requester.requestJsonAndCheck(method, path, params)
+            headers, document = client.requester.requestJsonAndCheck(
+                method, path, params, {"X-GitHub-Api-Version": VERSION}
+            )
         except GithubException as error:
             raise self._refusal(error, method) from None
         except RequestException as error:
@@ -116,7 +118,6 @@ class GitHubAPI:
             seconds_between_requests=0,
             seconds_between_writes=self.pause,
             user_agent="django-webhook-idempotency",
-            api_version=VERSION,
         )
 
     def _refusal(self, error: GithubException, method: str) -> SourceError:

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from .. import ledger
 from ..dispatch.intake import whole_scope
+from ..dispatch.run_log import word
 from ..models import MissingEvent, WebhookEvent, displayable
 from .base import Sent
 from .moments import stored
@@ -54,8 +55,8 @@ def note(name: str, slug: str, key: str, sent: Sent, row: MissingEvent | None) -
                 "leaves_at": leaves_at,
             },
         )
-    if row.leaves_at != leaves_at:
-        rows.filter(pk=row.pk).update(leaves_at=leaves_at)
+    if (row.leaves_at, row.source) != (leaves_at, name):
+        rows.filter(pk=row.pk).update(leaves_at=leaves_at, source=name)
     return row
 
 
@@ -80,10 +81,10 @@ def give_up(row: MissingEvent) -> None:
     """Ask for an event no more."""
     MissingEvent.objects.using(ledger.alias()).filter(pk=row.pk).update(given_up=True)
     logger.warning(
-        "webhook event given up after %s attempts: source=%s missing=%s",
+        "webhook event given up after %s attempts: source=%s event=%s",
         row.attempts,
         row.source,
-        row.pk,
+        word(row.event_id),
     )
 
 
@@ -110,9 +111,9 @@ def tidy(name: str) -> None:
     lost = rows.filter(leaves_at__lte=timezone.now())
     for row in lost[:LOOK]:
         logger.error(
-            "webhook event lost, its provider has it no longer: source=%s missing=%s attempts=%s",
+            "webhook event lost, its provider has it no longer: source=%s event=%s attempts=%s",
             row.source,
-            row.pk,
+            word(row.event_id),
             row.attempts,
         )
         row.delete()

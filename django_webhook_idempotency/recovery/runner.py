@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import logging
 import time
+import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError
 
 from .. import ledger
 from ..conf import conf
-from ..dispatch.intake import key_of
+from ..dispatch.receipt import QueueFull
 from ..dispatch.run_log import word
 from ..exceptions import MalformedWebhook, StoreUnavailable
 from ..models import WebhookEvent
-from .base import RateLimited, Sent, Source, SourceError
+from .base import RateLimited, Source, SourceError
 from .configured import Recovery, name_of, recoveries
 from .cursors import CursorLease, Taken, position
 from .deciding import Case, Decision, decide
 from .getting import Getter
+from .listing import Patience, batches
 from .missing import give_up, given_up, rows_of, tidy
 from .moments import aware
 from .report import Allowance, SourceReport
 
 logger = logging.getLogger("django_webhook_idempotency")
-
-#: Events that are looked up with one query.
-BATCH = 200
-#: Seconds that a run waits for an API in all; a longer pause ends it.
-PATIENCE = 60.0
 
 
 def recover(
@@ -76,36 +74,46 @@ class SourceRun:
         self.name = name_of(source)
         self.dry_run = dry_run
         self.allowance = allowance
-        since = aware(since)
         self.is_asked_anew = since is not None
         self.oldest = datetime.now(UTC) - source.horizon
-        self.settled = max(position(self.name) or self.oldest, self.oldest)
-        self.since = max(since, self.oldest) if since is not None else self.settled
+        self.settled = self.oldest
+        self.since = max(aware(since) or self.oldest, self.oldest)
         self.report = SourceReport(self.name, self.since)
         self.lease = CursorLease(self.name)
         self.unsettled: list[datetime] = []
-        self.patience = PATIENCE
-        self.getter = Getter(recovery, source, self.name, self.report, self.pause)
+        self.patience = Patience()
+        self.getter = Getter(recovery, source, self.name, self.report, self.patience.wait)
 
     def run(self) -> SourceReport:
         """Look and act; whatever stands in the way is in the report."""
-        started = time.monotonic()
         try:
-            if not self.dry_run:
-                self.lease.take(self.oldest)
-            self.look()
-            if not self.dry_run and self.report.is_whole:
-                self.move(self.source.now() - timedelta(seconds=time.monotonic() - started))
+            self.look_and_move()
         except RateLimited as error:
             self.report.retry_at = datetime.now(UTC) + timedelta(seconds=error.retry_after)
         except Taken:
             self.report.is_busy = True
-        except (SourceError, ImproperlyConfigured) as error:
+        except (SourceError, ImproperlyConfigured, QueueFull) as error:
             self.fail(str(error))
         except (DatabaseError, StoreUnavailable) as error:
             self.fail(f"The database or the lease store is away: {type(error).__name__}.")
-        self.end()
+        except Exception as error:
+            # A source's own mistake. Its text may quote what the source has asked with.
+            self.fail(f"The source raised {type(error).__name__} {place_of(error)}.")
+        finally:
+            self.end()
         return self.report
+
+    def look_and_move(self) -> None:
+        """Look through the source, and let the cursor follow if everything was looked at."""
+        started = time.monotonic()
+        if not self.dry_run:
+            self.lease.take(self.oldest)
+        self.settled = max(position(self.name) or self.oldest, self.oldest)
+        if not self.is_asked_anew:
+            self.since = self.report.since = self.settled
+        self.look()
+        if not self.dry_run and self.report.is_whole:
+            self.move(self.source.now() - timedelta(seconds=time.monotonic() - started))
 
     def fail(self, problem: str) -> None:
         """Note what ended the run."""
@@ -135,51 +143,13 @@ class SourceRun:
 
     def look(self) -> None:
         """Take the events in batches, each looked up with two queries."""
-        for batch in self.batches():
+        for batch in batches(self.source, self.since, self.patience):
             events = {event.dedupe_key: event for event in known(list(batch))}
             rows = rows_of(batch)
             if not self.dry_run:
                 self.lease.renew()
             for key, each in batch.items():
                 self.take(Case(key, each, events.get(key), rows.get(key)))
-
-    def batches(self) -> Iterator[dict[str, Sent]]:
-        """What was sent by dedupe key; what came before an error comes before it here too."""
-        batch: dict[str, Sent] = {}
-        try:
-            for key, each in self.sent():
-                batch[key] = each
-                if len(batch) == BATCH:
-                    yield batch
-                    batch = {}
-        except SourceError:
-            if batch:
-                yield batch
-            raise
-        if batch:
-            yield batch
-
-    def sent(self) -> Iterator[tuple[str, Sent]]:
-        """What was sent by dedupe key, each event once, with the pauses that the API asks for."""
-        seen: set[str] = set()
-        while True:
-            try:
-                for sent in self.source.sent(self.since):
-                    key = key_of(self.recovery.provider, sent.scope, sent.identity)
-                    if key not in seen:
-                        seen.add(key)
-                        yield key, sent
-            except RateLimited as error:
-                self.pause(error)
-            else:
-                return
-
-    def pause(self, error: RateLimited) -> None:
-        """Wait as the API asks; raise the error if that is too long."""
-        if error.retry_after > self.patience:
-            raise error
-        self.patience -= error.retry_after
-        time.sleep(error.retry_after)
 
     def take(self, case: Case) -> None:
         """Count one event, and get it or run it again if that is due."""
@@ -235,6 +205,12 @@ class SourceRun:
             self.report.unwanted += 1
             return True
         return False
+
+
+def place_of(error: BaseException) -> str:
+    """Where an error was raised: the module's file and the line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
 
 
 def known(keys: list[str]) -> list[WebhookEvent]:

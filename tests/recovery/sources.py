@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from django_webhook_idempotency.providers import Identity, Provider
-from django_webhook_idempotency.recovery import Sent, Source, SourceError
+from django_webhook_idempotency.recovery import Sent, Source
 from django_webhook_idempotency.views import WebhookView
 from tests.app.models import Effect
 
@@ -31,7 +31,7 @@ class Ledger(Source):
     horizon = timedelta(days=30)
     events: ClassVar[list[Sent]] = []
     asked: ClassVar[list[datetime]] = []
-    problem: ClassVar[SourceError | None] = None
+    problem: ClassVar[BaseException | None] = None
 
     @classmethod
     def configured(cls, provider: Provider, options: Mapping[str, Any]) -> list[Source]:

@@ -109,6 +109,12 @@ def test_a_provider_that_is_named():
     assert "ingested" in recover("stripe")
 
 
+def test_one_without_recovery_may_be_as_wrong_as_it_likes(settings):
+    providers = settings.WEBHOOK_IDEMPOTENCY["PROVIDERS"]
+    settings.WEBHOOK_IDEMPOTENCY = {"PROVIDERS": {**providers, "slack": {"WAIT": "long"}}}
+    assert "ingested" in recover()
+
+
 def test_one_that_is_set_up_wrongly_keeps_no_other_from_its_turn(settings):
     providers = settings.WEBHOOK_IDEMPOTENCY["PROVIDERS"]
     wrong = {"SECRETS": ["x"], "RECOVERY": {}}

@@ -12,12 +12,24 @@ import pytest
 from django_webhook_idempotency.enums import EventStatus
 from django_webhook_idempotency.exceptions import Reject
 from django_webhook_idempotency.models import (
+    HandlerRun,
     MissingEvent,
     RecoveryCursor,
     WebhookDelivery,
     WebhookEvent,
 )
-from django_webhook_idempotency.recovery import Allowance, cursors, missing, recover, recoveries
+from django_webhook_idempotency.providers import Identity
+from django_webhook_idempotency.recovery import (
+    Allowance,
+    Sent,
+    SourceReport,
+    cursors,
+    missing,
+    recover,
+    recoveries,
+)
+from django_webhook_idempotency.recovery.deciding import Case, Decision
+from django_webhook_idempotency.recovery.getting import Getter
 from tests.app.models import Effect
 from tests.recovery.conftest import HOOK, configure
 from tests.recovery.fake_github import APP_HOOK, TOKEN, Canned, FakeGitHub
@@ -90,6 +102,7 @@ class TestWhatIsSentAgain:
     def test_one_accepted_delivery_among_them_will_do(self, served, run):
         event = lost(served, age=timedelta(hours=3))
         served.note(HOOK, event, 202, age=timedelta(hours=2), redelivery=True)
+        served.note(HOOK, event, 500, age=timedelta(hours=1), redelivery=True)
         assert counts(run()) == {"found": 1, "unknown": 1}
 
     def test_no_ping_and_nothing_of_an_empty_list(self, served, run):
@@ -185,6 +198,22 @@ class TestWhatRunsAgainHere:
         served.deliver(HOOK, event, age=timedelta(hours=1))
         WebhookEvent.objects.update(status="failed", lane=None, next_attempt_at=None)
         assert counts(run()) == {"found": 1, "redelivered": 1}
+
+    def test_not_what_died_in_such_a_view(self, served, run):
+        """A handler of the project's wants the event too, but it was not what failed."""
+        event = served.happen()
+        served.deliver(HOOK, event, age=timedelta(hours=1))
+        died(event)
+        HandlerRun.objects.create(
+            event=WebhookEvent.objects.get(),
+            handler="shop.views.github",
+            number=20,
+            started_at=ago(60),
+            finished_at=ago(60),
+            error_class="RuntimeError",
+        )
+        assert counts(run()) == {"found": 1, "redelivered": 1}
+        assert served.attempts
 
 
 def died(event: Any) -> None:
@@ -315,6 +344,7 @@ class TestHowOftenItAsks:
         other.take(datetime.now(UTC) - DAY)
         report = run()
         assert report.is_busy
+        assert served.requests == []
         assert counts(report) == {}
         other.release()
         assert run().redelivered == 1
@@ -326,6 +356,20 @@ class TestHowOftenItAsks:
         row, same = MissingEvent.objects.get(), MissingEvent.objects.get()
         assert missing.claim(row)
         assert not missing.claim(same)
+
+    def test_one_of_two_runs_that_have_both_looked_asks(self, served, run):
+        served.redelivers = False
+        event = lost(served)
+        run()
+        row = MissingEvent.objects.get()
+        MissingEvent.objects.update(attempts=2)
+        (recovery,) = recoveries()
+        report = SourceReport(NAME, ago(60))
+        sent = Sent(Identity(event.guid, "push", "42"), ago(60), accepted=False, handle=1001)
+        getter = Getter(recovery, recovery.sources[0], NAME, report, pause=lambda error: None)
+        assert not getter.get(Decision.GET, Case(row.dedupe_key, sent, None, row))
+        assert counts(report) == {"asked": 1}
+        assert len(served.attempts) == 1
 
     def test_a_dry_run_changes_nothing(self, served, run):
         lost(served)
@@ -487,11 +531,13 @@ class TestApp:
         assert set(WebhookEvent.objects.values_list("scope", flat=True)) == {str(APP_HOOK)}
         assert counts(run()) == {"found": 2, "processed": 2}
 
-    def test_hooks_of_where_it_is_installed(self, served, settings, run, key):
+    def test_hooks_of_where_it_is_installed(self, served, settings, run, key, caplog):
+        caplog.set_level(logging.DEBUG)
         configure(settings, served, {"TOKEN": None, "APP_ID": 9, "PRIVATE_KEY": lambda: key})
         lost(served)
         assert counts(run()) == {"found": 1, "redelivered": 1}
         assert ("GET", "/repos/octo/shop/installation") in served.requests
+        assert "ghs_installation" not in caplog.text
 
     def test_a_key_that_is_none(self, served, settings, run, key, caplog):
         configure(settings, served, {"TOKEN": None, "APP_ID": 9, "PRIVATE_KEY": "no key at all"})

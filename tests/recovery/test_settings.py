@@ -12,6 +12,8 @@ from django_webhook_idempotency.checks.recovery import check_recovery
 from django_webhook_idempotency.exceptions import MissingExtra
 from django_webhook_idempotency.recovery import credential, recoveries
 
+pytestmark = pytest.mark.once
+
 WHERE = "WEBHOOK_IDEMPOTENCY['PROVIDERS']['github']['RECOVERY']"
 HOOKS = [{"repo": "o/r", "hook_id": 1}]
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
 from django_webhook_idempotency.models import (
@@ -16,7 +17,13 @@ from django_webhook_idempotency.models import (
     WebhookDelivery,
     WebhookEvent,
 )
-from django_webhook_idempotency.recovery import SourceError, recover, recover_all, recoveries
+from django_webhook_idempotency.recovery import (
+    RateLimited,
+    SourceError,
+    recover,
+    recover_all,
+    recoveries,
+)
 from django_webhook_idempotency.signals import webhook_processed
 from tests.app.models import Effect
 from tests.recovery.sources import Ledger, sent
@@ -133,7 +140,7 @@ class TestIngesting:
         Ledger.events = [sent(f"evt_{number}") for number in range(4)]
         report = once()
         assert report.ingested == 2
-        assert "away" in report.problems[0]
+        assert report.problems == ["Provider 'stripe' has 2 unfinished events, its MAX_PENDING."]
         assert sorted(MissingEvent.objects.values_list("attempts", flat=True)) == [0, 1, 1]
 
 
@@ -157,9 +164,48 @@ class TestLooking:
         assert counts(once()) == {"found": 1, "processed": 1}
         assert Ledger.asked[1] - Ledger.asked[0] < timedelta(minutes=1)
 
+    def test_a_mistake_in_a_source_is_its_own_and_shows_no_text(self, ledger, effect, caplog):
+        Ledger.events = [sent("evt_1")]
+        Ledger.problem = KeyError("sk_secret")
+        (problem,) = once().problems
+        assert re.fullmatch(r"The source raised KeyError in sources.py, line \d+\.", problem)
+        assert "sk_secret" not in caplog.text
+        Ledger.problem = None
+        assert once().is_whole, "the source is free again"
+
+    def test_who_is_interrupted_gives_the_source_back(self, ledger, effect):
+        Ledger.problem = KeyboardInterrupt()
+        with pytest.raises(KeyboardInterrupt):
+            once()
+        Ledger.problem = None
+        assert once().is_whole
+
+    def test_pauses_come_to_an_end(self, ledger, effect, monkeypatch):
+        monkeypatch.setattr("django_webhook_idempotency.recovery.listing.PATIENCE", 2.5)
+        Ledger.problem = RateLimited(0)
+        assert once().retry_at is not None
+        assert len(Ledger.asked) == 3
+
+    def test_a_database_that_is_away_is_a_problem_of_the_run(self, ledger, effect):
+        def refuse(execute: Any, sql: str, *rest: Any) -> Any:
+            raise OperationalError("the database is away")
+
+        with connection.execute_wrapper(refuse):
+            report = once()
+        assert report.problems[0].endswith("away: OperationalError.")
+
     def test_what_a_source_tells_twice_is_got_once(self, ledger, effect):
         Ledger.events = [sent("evt_1"), sent("evt_1")]
         assert counts(once()) == {"found": 1, "ingested": 1}
+
+    def test_what_comes_again_after_a_pause_counts_once(self, ledger, effect, monkeypatch):
+        monkeypatch.setattr("django_webhook_idempotency.recovery.listing.BATCH", 1)
+        monkeypatch.setattr("django_webhook_idempotency.recovery.listing.PATIENCE", 1.5)
+        Ledger.events = [sent("evt_1"), sent("evt_2")]
+        Ledger.problem = RateLimited(1)
+        report = once()
+        assert len(Ledger.asked) == 2
+        assert (report.found, report.ingested) == (2, 2)
 
     def test_accounts_have_cursors_of_their_own(self, ledger, effect):
         ledger({"ACCOUNTS": ["one", "two"]})

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from django_webhook_idempotency.dispatch.lanes import Rotation
 from django_webhook_idempotency.dispatch.queued import run_claim
 from django_webhook_idempotency.models import MissingEvent, WebhookEvent
+from django_webhook_idempotency.recovery import SourceReport, recover, recoveries
 from tests.app.models import Effect
 from tests.recovery.conftest import HOOK, configure
 from tests.recovery.fake_github import Event, FakeGitHub
@@ -93,3 +97,32 @@ def test_one_run_leaves_each_processed_once(github, live_server, handlers, setti
     assert not MissingEvent.objects.exists()
     third = run()
     assert third.found == third.processed == OF_EACH, "only what was sent again just now"
+
+
+def test_two_runs_at_once_do_no_harm(github, live_server, handlers, settings):
+    github.target = f"{live_server.url}/webhooks/github/"
+    storm = Storm(github, settings)
+    handlers.add(storm.handle, "github")
+    for number in range(30):
+        failure = "server down" if number % 2 else "500"
+        storm.send(github.happen(), failure, timedelta(hours=1 + number))
+    storm.failing.clear()
+    start = threading.Barrier(2)
+
+    def recover_once(_: int) -> SourceReport:
+        (recovery,) = recoveries()
+        start.wait()
+        try:
+            (report,) = recover(recovery)
+            return report
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        reports = list(pool.map(recover_once, range(2)))
+    github.wait()
+    assert sum(report.redelivered for report in reports) == len(github.attempts) == 15
+    assert sum(report.rerun for report in reports) == 15
+    assert [problem for report in reports for problem in report.problems] == []
+    effects = Counter(Effect.objects.values_list("event_id", flat=True))
+    assert effects == dict.fromkeys(github.events, 1)
