@@ -7,12 +7,14 @@ from typing import Any
 
 from django.db import connections
 
-#: Options that the purge reads from the settings; on a view they would do nothing.
-NOT_ON_VIEWS = frozenset({"retention", "body_retention", "delivery_retention"})
+#: Options that the purge and the sweeper read from the settings; on a view they would do nothing.
+NOT_ON_VIEWS = frozenset(
+    {"retention", "body_retention", "delivery_retention", "quarantine_retention", "expect_every"}
+)
 
 
 def refuse_retentions(names: Iterable[str]) -> None:
-    """Raise TypeError if an option is set where the purge would never see it."""
+    """Raise TypeError if an option is set where nobody would ever see it."""
     misplaced = sorted(NOT_ON_VIEWS & set(names))
     if misplaced:
         raise TypeError(

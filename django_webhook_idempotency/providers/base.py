@@ -101,6 +101,9 @@ class Provider:
     content_types: ClassVar[frozenset[str]] = frozenset({"application/json"})
     #: Headers worth keeping on the delivery row; nothing that authenticates belongs here.
     kept_headers: ClassVar[frozenset[str]] = frozenset()
+    #: Headers, besides those of the signature, that tell which event a delivery carries. What is
+    #: kept in the quarantine has no others.
+    identifying_headers: ClassVar[frozenset[str]] = frozenset()
     #: Fields at the top of the payload that authenticate somebody, and are never shown.
     hidden_fields: ClassVar[frozenset[str]] = frozenset()
     #: Headers sent with the answer to an event that a handler rejected for good.
@@ -137,6 +140,13 @@ class Provider:
     store_body: bool | str = True
     store_deliveries: bool = True
     rejected_limit: int = 1000
+    #: How many deliveries that failed verification are kept of each reason, of which size, and
+    #: for how long.
+    quarantine_limit: int = 1000
+    quarantine_max_body: int = 256 * 1024
+    quarantine_retention: timedelta = timedelta(days=7)
+    #: How often it should be heard of at least; None if it may be silent.
+    expect_every: timedelta | None = None
     id_from_body: bool = False
     secondary_key: Callable[[Incoming], str | None] | None = None
     #: What becomes of a body that is known already under another id: "allow", "flag" or "refuse".
@@ -161,6 +171,25 @@ class Provider:
     def minimum_retention(self) -> timedelta:
         """How long a key has to be kept at least."""
         return max(self.window, self.retention_floor)
+
+    @property
+    def quarantine_time(self) -> timedelta:
+        """How long a delivery that failed verification may still be verified.
+
+        Never so long that another delivery of its event was taken and its key is gone by then.
+        """
+        return max(min(self.quarantine_retention, self.retention - self.window), timedelta(0))
+
+    @property
+    def signed_headers(self) -> frozenset[str]:
+        """The headers, in lower case, that a kept delivery is verified and identified by.
+
+        Empty unless the scheme says that its headers are signatures: a header that is the secret
+        itself is never kept, and neither is its delivery.
+        """
+        own: Iterable[str] = getattr(self.scheme, "signed_headers", ()) if self.is_signed else ()
+        names = frozenset(name.lower() for name in own)
+        return names and names | {name.lower() for name in self.identifying_headers}
 
     @property
     def retries(self) -> bool:
