@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
 
 from ..enums import EventStatus
+from ..exceptions import MalformedWebhook
 from ..models import WebhookEvent, digest_of, displayable
 from ..providers import Identity, Incoming, Provider
 from .inline import deliver_atomic
@@ -23,6 +29,35 @@ def whole_scope(scope: str, own: str) -> str:
 def key_of(provider: Provider, scope: str, identity: Identity) -> str:
     """The dedupe key of what a delivery is about; `scope` is the one in the URL."""
     return digest_of(provider.key, whole_scope(scope, identity.scope), identity.event_id)
+
+
+def with_secondary(identity: Identity, provider: Provider, incoming: Incoming) -> Identity:
+    """An identity with the secondary key that the project's SECONDARY_KEY gives it, if it is set.
+
+    Raises MalformedWebhook and ImproperlyConfigured, as `asked` does.
+    """
+    if provider.secondary_key is None:
+        return identity
+    secondary = asked(provider.secondary_key, incoming)
+    return replace(identity, secondary=secondary if isinstance(secondary, str) else "")
+
+
+def asked(function: Callable[[Any], object], about: Any) -> object:
+    """Ask a function of the project's for a key.
+
+    A look-up that fails means that the delivery has none: MalformedWebhook. Any other error is the
+    project's: ImproperlyConfigured.
+    """
+    try:
+        return function(about)
+    except MalformedWebhook:
+        raise
+    except LookupError:
+        raise MalformedWebhook("The delivery lacks what its key is made of.") from None
+    except Exception as error:
+        raise ImproperlyConfigured(
+            f"The function of a webhook's key raised {type(error).__name__}."
+        ) from error
 
 
 def new_event(
