@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from django.conf import settings as configured
+from django.db import connection
 from django.test import Client
 
 from django_webhook_idempotency.models import WebhookEvent
 from tests.app.models import Effect
-from tests.deliveries import body_of, deliver, signed_headers
+from tests.deliveries import body_of, signed_headers
 
 PROVIDERS = ("sangho", "github", "stripe", "slack", "standard_webhooks")
 RIGHT: dict[str, str] = {
@@ -67,16 +69,19 @@ def send(
     headers: dict[str, str] | None = None,
     body: bytes | None = None,
     timestamp: int | None = None,
-    **more: Any,
 ) -> Any:
     """POST a delivery that is signed as its provider does, from an address."""
     body = body_of(provider, event_id) if body is None else body
     signed = signed_headers(
         provider, body, event_id, secret=secret or RIGHT[provider], timestamp=timestamp
     )
-    client.defaults["REMOTE_ADDR"] = address
-    return deliver(
-        client, provider, event_id, path=path, body=body, headers={**signed, **(headers or {})}
+    return client.generic(
+        "POST",
+        path or f"/webhooks/{provider}/",
+        body,
+        "application/json",
+        headers={**signed, **(headers or {})},
+        REMOTE_ADDR=address,
     )
 
 
@@ -88,3 +93,17 @@ def happened() -> list[str]:
 def everything_stored(model: Any) -> str:
     """All that a table holds, as text."""
     return json.dumps(list(model.objects.values()), default=repr)
+
+
+@contextmanager
+def statements_about(table: str) -> Iterator[list[str]]:
+    """Collect the statements that name a table, however many others there are."""
+    found: list[str] = []
+
+    def collect(execute: Any, sql: str, *rest: Any) -> Any:
+        if table in sql:
+            found.append(sql)
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(collect):
+        yield found
