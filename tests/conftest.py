@@ -15,6 +15,7 @@ from django.db.backends.postgresql.operations import DatabaseOperations
 from django_webhook_idempotency.dispatch.deliveries import strangers
 from django_webhook_idempotency.dispatch.quarantine import full_buckets
 from django_webhook_idempotency.dispatch.secret_uses import notes
+from django_webhook_idempotency.dispatch.silence import looks
 from django_webhook_idempotency.handlers import Handler, registry
 from tests import services
 
@@ -130,3 +131,4 @@ def fresh_process() -> None:
     strangers.forget()
     full_buckets.forget()
     notes.forget()
+    looks.forget()

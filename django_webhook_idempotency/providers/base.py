@@ -15,7 +15,7 @@ from ..exceptions import MalformedWebhook, Reject, Retry, UnknownScope
 from ..signatures import Message, Scheme, Secret, Verdict
 from . import options
 from .incoming import Incoming
-from .secrets import configured_secrets
+from .secrets import Entry, configured_secrets, secret_entries
 
 SERVICE_UNAVAILABLE = 503
 
@@ -211,9 +211,15 @@ class Provider:
         """
         if scope and self.scopes is not None and scope not in self.scopes:
             raise UnknownScope(f"The scope {scope!r} is not among SCOPES.")
-        return configured_secrets(
-            self.secrets, scope, f"{SETTING}['PROVIDERS'][{self.key!r}]['SECRETS']"
-        )
+        return configured_secrets(self.secrets, scope, self._where_secrets)
+
+    def secret_entries(self) -> list[Entry]:
+        """Every secret of no scope, those that have ended too. Raises ImproperlyConfigured."""
+        return secret_entries(self.secrets, "", self._where_secrets)
+
+    @property
+    def _where_secrets(self) -> str:
+        return f"{SETTING}['PROVIDERS'][{self.key!r}]['SECRETS']"
 
     def verify(self, message: Message, secrets: Sequence[Secret], now: float) -> Verdict:
         """Judge the signature; `now` is Unix time in seconds."""

@@ -155,7 +155,8 @@ class TestWhatIsNeverKept:
         body = body_of("stripe", "evt_1")
         headers = signed_headers("stripe", body, "evt_1", secret=RIGHT["stripe"])
         request = RequestFactory().post("/", body, "application/json", headers=headers)
-        assert idempotent_webhook("stripe")(lambda request: None)(request).status_code == 401
+        view: Any = idempotent_webhook("stripe")(lambda request: None)
+        assert view(request).status_code == 401
         assert not QuarantinedDelivery.objects.exists()
 
     @pytest.mark.parametrize(
