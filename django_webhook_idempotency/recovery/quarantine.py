@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -87,9 +88,12 @@ def reverify(
     return Round(dry_run=dry_run).run(kept_deliveries(providers), limit)
 
 
-def reverify_chosen(pks: Iterable[int]) -> Report:
-    """As `reverify`, for the deliveries of these numbers."""
-    return Round().run(kept_deliveries().filter(pk__in=list(pks)))
+def reverify_chosen(
+    pks: Iterable[int], *, max_seconds: float | None = None, dry_run: bool = False
+) -> Report:
+    """As `reverify`, for the deliveries of these numbers; those left after `max_seconds` stay."""
+    chosen = kept_deliveries().filter(pk__in=list(pks))
+    return Round(dry_run=dry_run, max_seconds=max_seconds).run(chosen)
 
 
 def kept_deliveries(providers: Iterable[str] = ()) -> Any:
@@ -104,12 +108,20 @@ class Round:
     """One run over the quarantine."""
 
     dry_run: bool = False
+    max_seconds: float | None = None
     report: Report = field(default_factory=Report)
 
     def __post_init__(self) -> None:
         self._providers: dict[tuple[str, str], Provider] = {}
         self._uses: dict[tuple[str, str], datetime] = {}
         self._errors = 0
+        self._started = time.monotonic()
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether nothing more is to be looked at."""
+        spent = time.monotonic() - self._started
+        return self.report.stopped or (self.max_seconds is not None and spent >= self.max_seconds)
 
     def run(self, rows: Any, limit: int | None = None) -> Report:
         """Look at rows, oldest first, until there are no more that were there at the start."""
@@ -120,10 +132,10 @@ class Round:
             size = BATCH if limit is None else min(BATCH, limit - self.report.looked_at)
             batch = list(rows.filter(pk__gt=last, pk__lte=newest).order_by("pk")[:size])
             for row in batch:
-                self._look_at(row)
-                if self.report.stopped:
+                if self._is_over:
                     break
-            if self.report.stopped or len(batch) < size:
+                self._look_at(row)
+            if self._is_over or len(batch) < size:
                 break
             last = batch[-1].pk
         self._note_uses()
