@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from django_webhook_idempotency.admin import quarantine as quarantine_admin
@@ -85,6 +88,21 @@ class TestReading:
             assert "signed_headers" not in query["sql"] and "COUNT(" not in query["sql"]
             assert '."body"' not in query["sql"].replace("`", '"')
 
+    def test_no_statement_of_a_page_reads_more_of_a_body_than_is_shown(
+        self, admin_client: Client
+    ) -> None:
+        row = keep()
+        with CaptureQueriesContext(connection) as captured:
+            assert admin_client.get(address(KEPT, row.pk)).status_code == 200
+        about = [
+            query["sql"].replace("`", '"').lower()
+            for query in captured.captured_queries
+            if KEPT in query["sql"]
+        ]
+        assert about and not any("signed_headers" in sql for sql in about)
+        whole = [sql for sql in about if re.search(r'[ ,]"[a-z_]+"\."body"', sql)]
+        assert not whole
+
     def test_nobody_reads_without_the_permission(self, staff_client: Login) -> None:
         row = keep()
         client = staff_client()
@@ -142,8 +160,6 @@ class TestVerifyAgain:
     def test_a_transaction_around_the_admin_is_named(
         self, staff_client: Login, settings: Any
     ) -> None:
-        from django.db import connection
-
         client = staff_client(*PERMISSIONS)
         row = keep()
         connection.settings_dict["ATOMIC_REQUESTS"] = True
