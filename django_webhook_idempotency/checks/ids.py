@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: Id to what it reports; E is an error, W a warning. The next free number is 046.
+#: Id to what it reports; E is an error, W a warning. The next free number is 045.
 IDS: Mapping[str, str] = {
     "webhooks.E001": "WEBHOOK_IDEMPOTENCY, its PROVIDERS or a provider's entry is no dictionary.",
     "webhooks.E002": "A provider is not known, or its class cannot be imported or is none.",
