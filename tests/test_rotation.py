@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, InterfaceError, connection
 from django.http import HttpResponse
 from django.test import Client, RequestFactory
 from django.utils import timezone
@@ -128,17 +128,18 @@ class TestNotes:
         assert SecretUse.objects.get().last_used_at == now
 
     @pytest.mark.django_db(transaction=True)
+    @pytest.mark.parametrize("problem", [DatabaseError, InterfaceError])
     def test_a_database_that_fails_is_in_nobodys_way_and_asked_again(
-        self, client: Client, caplog: pytest.LogCaptureFixture
+        self, client: Client, caplog: pytest.LogCaptureFixture, problem: type[Exception]
     ) -> None:
         def fail(execute: Any, sql: str, *rest: Any) -> Any:
             if "secretuse" in sql:
-                raise DatabaseError("read-only")
+                raise problem("read-only")
             return execute(sql, *rest)
 
         with connection.execute_wrapper(fail):
             assert deliver(client, "stripe").status_code == 200
-        assert "webhook use of a secret not noted: DatabaseError" in caplog.text
+        assert f"webhook use of a secret not noted: {problem.__name__}" in caplog.text
         assert not SecretUse.objects.exists()
         deliver(client, "stripe")
         assert SecretUse.objects.count() == 1

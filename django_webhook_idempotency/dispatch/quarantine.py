@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from ipaddress import ip_address, ip_network
 
-from django.db import DatabaseError
+from django.db import Error as AnyDatabaseError
 from django.utils.crypto import salted_hmac
 
 from .. import ledger
@@ -167,7 +167,7 @@ def keep(refused: Refused) -> None:
                 kept.save(force_insert=True, using=ledger.alias())
             else:
                 full_buckets.miss(provider, "is full")
-    except DatabaseError as error:
+    except AnyDatabaseError as error:
         logger.warning("webhook not quarantined: %s", type(error).__name__)
 
 

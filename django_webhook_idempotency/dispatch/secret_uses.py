@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from django.db import DatabaseError
+from django.db import Error as AnyDatabaseError
 
 from .. import ledger
 from ..models import SecretUse
@@ -68,7 +68,7 @@ def note_use(provider: str, fingerprint: str, at: datetime) -> None:
             if due:
                 with ledger.bounded_lock_wait(ledger.alias(), PATIENCE):
                     write_use(provider, fingerprint, at)
-    except DatabaseError as error:
+    except AnyDatabaseError as error:
         logger.warning("webhook use of a secret not noted: %s", type(error).__name__)
 
 

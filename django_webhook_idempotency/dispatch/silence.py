@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError
+from django.db import Error as AnyDatabaseError
 from django.db.models import Q
 from django.utils import timezone
 
@@ -96,7 +96,7 @@ def watch() -> None:
         return
     try:
         tell_of_silence(timezone.now())
-    except (DatabaseError, ImproperlyConfigured) as error:
+    except (AnyDatabaseError, ImproperlyConfigured) as error:
         logger.warning("webhook look for silent sources failed: %s", type(error).__name__)
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError
+from django.db import Error as AnyDatabaseError
 from django.utils import timezone
 
 from .. import ledger
@@ -148,7 +148,7 @@ class Round:
         try:
             self._verify(row)
             self._errors = 0
-        except (DatabaseError, StoreUnavailable) as error:
+        except (AnyDatabaseError, StoreUnavailable) as error:
             self._errors += 1
             report.postponed += 1
             report.note(row.provider, error)
@@ -231,7 +231,7 @@ class Round:
         for (provider, fingerprint), at in self._uses.items():
             try:
                 write_use(provider, fingerprint, at)
-            except DatabaseError as error:
+            except AnyDatabaseError as error:
                 logger.warning("webhook use of a secret not noted: %s", type(error).__name__)
 
 

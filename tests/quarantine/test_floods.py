@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 Configure = Callable[..., None]
 
 #: How many a flood has, and how many real deliveries are refused beside it.
-FLOOD, REAL = (100_000, 500) if FULL else (3_000, 100)
+FLOOD, REAL = (100_000, 500) if FULL else (1_500, 100)
 LIMIT = 2 * REAL
 
 
