@@ -7,14 +7,22 @@ from typing import Any
 
 from django.db import connections
 
-#: Options that the purge and the sweeper read from the settings; on a view they would do nothing.
+#: Options that the purge, the sweeper and the recovery read from the settings; on a view they would
+#: do nothing.
 NOT_ON_VIEWS = frozenset(
-    {"retention", "body_retention", "delivery_retention", "quarantine_retention", "expect_every"}
+    {
+        "retention",
+        "body_retention",
+        "delivery_retention",
+        "quarantine_retention",
+        "expect_every",
+        "recovery",
+    }
 )
 
 
 def refuse_retentions(names: Iterable[str]) -> None:
-    """Raise TypeError if an option is set where nobody would ever see it."""
+    """Raise TypeError if an option is set where whom it is for would never see it."""
     misplaced = sorted(NOT_ON_VIEWS & set(names))
     if misplaced:
         raise TypeError(

@@ -6,5 +6,7 @@ from __future__ import annotations
 RUN = "django_webhook_idempotency.run"
 #: Send messages again that were lost, and those of what is due.
 SWEEP = "django_webhook_idempotency.sweep"
+#: Get what providers sent and what is not finished here.
+RECOVER = "django_webhook_idempotency.recover"
 #: Delete what the settings say is old.
 PURGE = "django_webhook_idempotency.purge"

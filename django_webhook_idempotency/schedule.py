@@ -10,10 +10,13 @@ from datetime import timedelta
 from typing import Any
 
 from .exceptions import MissingExtra
-from .names import PURGE, SWEEP
+from .names import PURGE, RECOVER, SWEEP
 
 #: Retries and lost messages wait this long at the most.
 SWEEP_EVERY = timedelta(seconds=10)
+#: An event that its provider could not deliver is missing for so long at the most, and the grace
+#: of its source.
+RECOVER_EVERY = timedelta(minutes=10)
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,12 @@ PERIODIC = (
         "Runs again what is due, and sends messages that were lost once more.",
         expires=10,
         every=SWEEP_EVERY,
+    ),
+    Periodic(
+        RECOVER,
+        "Asks providers that have a RECOVERY for what did not arrive, and runs what died again.",
+        expires=10 * 60,
+        every=RECOVER_EVERY,
     ),
     Periodic(
         PURGE,

@@ -18,7 +18,8 @@ if find_spec("celery") is not None:
     from .dispatch.serving import serve
     from .dispatch.sweeper import sweep
     from .exceptions import StoreUnavailable
-    from .names import PURGE, RUN, SWEEP
+    from .names import PURGE, RECOVER, RUN, SWEEP
+    from .recovery import recover_all
     from .retention import OutOfTime, purge_known
 
     logger = logging.getLogger("django_webhook_idempotency")
@@ -70,6 +71,15 @@ if find_spec("celery") is not None:
             close_old_connections()
         if sent:
             logger.info("webhook sweep sent %s messages", sent)
+
+    @shared_task(name=RECOVER, ignore_result=True)  # type: ignore[untyped-decorator]
+    def recover_events() -> None:
+        """Do what `manage.py recover_webhooks` does; the log says what could not be done."""
+        close_old_connections()
+        try:
+            recover_all()
+        finally:
+            close_old_connections()
 
     @shared_task(name=PURGE, ignore_result=True)  # type: ignore[untyped-decorator]
     def purge_rows(max_seconds: float = PURGE_SECONDS) -> None:

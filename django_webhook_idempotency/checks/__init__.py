@@ -21,6 +21,7 @@ from .limits import check_quarantine, check_retention, check_uploads
 from .options import check_options, check_own_problems, check_settings
 from .order import check_order
 from .queues import check_enqueue_timeout, check_queue, check_queued_views
+from .recovery import check_recovery
 from .secrets import check_secrets
 from .stores import check_store
 from .urlconf import check_handlers, check_views
@@ -48,3 +49,4 @@ def register() -> None:
     register_check(check_views, TAG, Tags.urls)
     register_check(check_handlers, TAG)
     register_check(check_order, TAG)
+    register_check(check_recovery, TAG)

@@ -54,5 +54,7 @@ IDS: Mapping[str, str] = {
     "transaction.",
     "webhooks.W041": "The database may forget in a crash what it committed last (only with "
     "--database).",
+    "webhooks.E042": "RECOVERY cannot be used: something in it does not exist or does not fit, or "
+    "an extra is not installed.",
     "webhooks.W044": "Refused deliveries are to be kept for longer than RETENTION leaves them.",
 }

@@ -10,15 +10,15 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from django.db import connections
-from django.db.models import F
 from django.utils import timezone
 
 from .. import ledger
 from ..models import WebhookEvent
 from ..stores import lease_store
-from .claims import Claim, lease_of, release
+from .claims import Claim, lease_of
 from .heartbeat import heartbeat
 from .lanes import Rotation
+from .patience import Patience
 from .queued import give_back
 from .silence import watch
 from .wakeup import Bell
@@ -35,8 +35,6 @@ TICK = 1.0
 #: After so many attempts an event that ended its worker runs alone: what runs beside it would be
 #: ended too, and in the end be given up with it.
 ALONE_AFTER = 2
-#: Seconds that it waits for what runs, and that others wait for it: something may hang.
-ALONE_WAIT = 60.0
 
 
 class Claimer:
@@ -67,6 +65,7 @@ class Claimer:
         self._unsettled: list[Claim] = []
         #: Whether what runs is to be alone.
         self._alone = False
+        self._patience = Patience()
         self._poll = FIRST_POLL
         self._pause = FIRST_PAUSE
 
@@ -118,7 +117,8 @@ class Claimer:
     def _look(self) -> Claim | None:
         """Look once, and sleep if there was nothing."""
         if self._alone:
-            self._wait_until_idle(ALONE_WAIT)
+            if not self._wait_until_idle(self._patience.seconds(self.held())):
+                self._patience.lose(self.held())
             self._alone = False
         was_busy = bool(self._held)
         self.bell.silence()
@@ -165,16 +165,13 @@ class Claimer:
     def _may_run(self, claim: Claim) -> bool:
         """Whether a claim is to be run; one that may end this process waits until it is alone."""
         alone = claim.abandoned and claim.event.counted_attempts > ALONE_AFTER
-        is_alone = True
-        if alone:
-            event = claim.event
-            with heartbeat(lease_store(), event.dedupe_key, claim.token, lease_of(event.provider)):
-                is_alone = self._wait_until_idle(ALONE_WAIT)
+        is_alone = not alone or self._is_alone(claim)
         if self.is_stopping:
             give_back(claim)
             return False
         if not is_alone:
-            put_off(claim)
+            # Another worker may be idle by then.
+            give_back(claim, lease_of(claim.event.provider) / 2)
             return False
         if alone and not self._is_ours(claim):
             return False
@@ -182,6 +179,17 @@ class Claimer:
         with self._condition:
             self._held[claim.token] = claim
         return True
+
+    def _is_alone(self, claim: Claim) -> bool:
+        """Whether nothing runs beside a claim, or has ended in a time worth waiting."""
+        event, seconds = claim.event, self._patience.seconds(self.held())
+        with heartbeat(lease_store(), event.dedupe_key, claim.token, lease_of(event.provider)):
+            is_idle = self._wait_until_idle(seconds)
+        if is_idle:
+            self._patience = Patience()
+        elif seconds:
+            self._patience.lose(self.held())
+        return is_idle
 
     def _is_ours(self, claim: Claim) -> bool:
         events = WebhookEvent.objects.using(ledger.alias())
@@ -202,22 +210,6 @@ class Claimer:
             cut_short(self._unsettled[0])
             with self._condition:
                 del self._unsettled[0]
-
-
-def put_off(claim: Claim) -> None:
-    """Leave a claim to whoever comes first in a while, as abandoned as it was, at no attempt.
-
-    Another worker may be idle by then. Raises the database's own error.
-    """
-    event = claim.event
-    until = timezone.now() + lease_of(event.provider) / 2
-    mine = WebhookEvent.objects.using(ledger.alias()).held_by(event.pk, claim.token)
-    mine.update(
-        attempts=F("attempts") - 1,
-        lease_expires_at=until,
-        next_attempt_at=until,
-    )
-    release(lease_store(), event.dedupe_key, claim.token)
 
 
 def cut_short(claim: Claim) -> None:

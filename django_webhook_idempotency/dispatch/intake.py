@@ -70,7 +70,10 @@ def new_event(
     body_digest: str,
     received_at: datetime,
 ) -> WebhookEvent:
-    """The event that a verified delivery carries, not yet stored; `scope` is the one in the URL."""
+    """The event that a verified delivery carries, not yet stored; `scope` is the one in the URL.
+
+    `body_digest` is empty where the body is not the one that the provider sends, but its API's.
+    """
     whole = whole_scope(scope, identity.scope)
     event = WebhookEvent(
         provider=provider.key,
@@ -86,7 +89,7 @@ def new_event(
     )
     if identity.secondary:
         event.secondary_key = digest_of("secondary", provider.key, whole, identity.secondary)
-    if provider.same_body != "allow":
+    if provider.same_body != "allow" and body_digest:
         # Without the scope: the URL and the header that it comes from are not signed either.
         event.content_key = digest_of("content", provider.key, body_digest)
     event.read_data_with(lambda: provider.payload(incoming))

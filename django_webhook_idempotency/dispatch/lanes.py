@@ -5,100 +5,25 @@ A source is one scope of one provider. Each in turn gives its oldest due event.
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from django.db import connections
 from django.utils import timezone
 
-from .. import ledger
-from ..models import WebhookEvent
 from .claims import Claim, claim_due
 from .runs import retried
+from .sources import Source, sources
 
-#: Seconds after which the sources are listed again, so that new ones get their turn.
+#: Seconds after which the sources are looked at again, so that new ones get their turn.
 REFRESH = 0.5
-#: Scopes of one provider that one statement lists.
-PAGE = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One scope of one provider that has unfinished events, and when the first of them is due."""
-
-    lane: str
-    scope: str
-    due_at: datetime = field(compare=False)
-
-
-def sources(providers: Collection[str] | None = None) -> Iterator[Source]:
-    """Every source with unfinished events; a step through the index for each, not for each event.
-
-    `providers` limits them to some.
-    """
-    for lane in _lanes():
-        if providers is None or lane in providers:
-            yield from _scopes(lane)
-
-
-def _lanes() -> Iterator[str]:
-    ordered = WebhookEvent.objects.using(ledger.alias()).filter(lane__isnull=False)
-    ordered = ordered.order_by("lane")
-    lane = ordered.values_list("lane", flat=True).first()
-    while lane is not None:
-        yield lane
-        lane = ordered.filter(lane__gt=lane).values_list("lane", flat=True).first()
-
-
-def _scopes(lane: str) -> Iterator[Source]:
-    """The sources of one provider, a page of them in a statement."""
-    connection = connections[ledger.alias()]
-    table = connection.ops.quote_name(WebhookEvent._meta.db_table)
-    rows = _page(_FIRST_SCOPES.format(table=table), [lane] * 3)
-    while rows:
-        for scope, due_at in rows:
-            yield Source(lane, scope, due_at)
-        if len(rows) < PAGE:
-            return
-        rows = _page(_NEXT_SCOPES.format(table=table), [lane, rows[-1][0], lane, lane])
-
-
-def _page(statement: str, values: list[str]) -> list[tuple[str, datetime]]:
-    """Scopes and when the first event of each is due."""
-    connection = connections[ledger.alias()]
-    field = WebhookEvent._meta.get_field("next_attempt_at")
-    column = field.get_col("e")
-    converters = connection.ops.get_db_converters(column) + field.get_db_converters(connection)
-    with connection.cursor() as cursor:
-        cursor.execute(statement, [*values, PAGE])
-        rows = cursor.fetchall()
-    found = []
-    for scope, due_at in rows:
-        for converter in converters:
-            due_at = converter(due_at, column, connection)
-        found.append((scope, due_at))
-    return found
-
-
-#: A walk from scope to scope that reads one entry of the index for each.
-_WALK = """
-WITH RECURSIVE walk (scope) AS (
-    SELECT MIN(scope) FROM {{table}} WHERE lane = %s {start}
-    UNION ALL
-    SELECT (SELECT MIN(e.scope) FROM {{table}} e WHERE e.lane = %s AND e.scope > walk.scope)
-    FROM walk WHERE walk.scope IS NOT NULL
-)
-SELECT walk.scope,
-    (SELECT MIN(e.next_attempt_at) FROM {{table}} e WHERE e.lane = %s AND e.scope = walk.scope)
-FROM walk WHERE walk.scope IS NOT NULL LIMIT %s
-"""
-_FIRST_SCOPES = _WALK.format(start="")
-_NEXT_SCOPES = _WALK.format(start="AND scope > %s")
+#: What one look costs at the most, in sources and in seconds, if there is something to run: the
+#: next one goes on where it ended.
+LOOK_SOURCES, LOOK_TIME = 1000, 0.1
 
 
 class Rotation:
@@ -111,23 +36,32 @@ class Rotation:
         self._lock = threading.Lock()
         self._turns: deque[Source] = deque()
         self._looked = float("-inf")
+        #: How often all sources have been looked at.
+        self._laps = 0
+        #: Those left of this lap; None between two.
+        self._rest: Iterator[Source] | None = None
+        #: Those due in this lap, and when the next of the others is.
+        self._due: set[Source] = set()
+        self._next_due: datetime | None = None
 
     def claim(self) -> Claim | None:
         """Claim the next event; None if nothing is due.
 
         Raises StoreUnavailable, or the database's own error.
         """
-        looked = False
+        enough: int | None = None
         while True:
             with self._lock:
-                if not self._turns and looked:
+                if enough is None:
+                    # A lap that has begun may have passed by what is due now.
+                    enough = self._laps + (1 if self._rest is None else 2)
+                if not self._turns and self._laps >= enough:
                     return None
                 if not self._turns or time.monotonic() - self._looked > REFRESH:
                     self._look()
-                    looked = True
                 source = self._turns.popleft() if self._turns else None
             if source is None:
-                return None
+                continue
             claim = retried(partial(claim_due, source.lane, source.scope))
             if claim is not None:
                 with self._lock:
@@ -135,11 +69,34 @@ class Rotation:
                 return claim
 
     def _look(self) -> None:
-        """List the sources; those that had a place in the order keep it."""
-        now = timezone.now()
-        found = list(sources(self.providers))
-        due = {source: source for source in found if source.due_at <= now}
-        kept = [source for source in self._turns if due.pop(source, None) is not None]
-        self._turns = deque([*kept, *due])
-        self.next_due = min((s.due_at for s in found if s.due_at > now), default=None)
+        """Look at more sources; those that are due and have no place in the order come last."""
+        now, deadline = timezone.now(), time.monotonic() + LOOK_TIME
+        if self._rest is None:
+            self._rest, self._due, self._next_due = sources(self.providers), set(), None
+        known = set(self._turns)
+        try:
+            for number, source in enumerate(self._rest, 1):
+                if source.due_at > now:
+                    self._next_due = min(source.due_at, self._next_due or source.due_at)
+                else:
+                    self._due.add(source)
+                    if source not in known:
+                        self._turns.append(source)
+                # All of them at first: processes that live for one event each have to begin
+                # anywhere, or those at the end would never have their turn.
+                if self._laps and (number >= LOOK_SOURCES or time.monotonic() > deadline):
+                    break
+            else:
+                self._end_lap()
+        except BaseException:
+            self._rest = None  # it cannot be read on
+            raise
         self._looked = time.monotonic()
+
+    def _end_lap(self) -> None:
+        """Forget those that were not due in this lap; the others keep their place in the order."""
+        self._turns = deque(source for source in dict.fromkeys(self._turns) if source in self._due)
+        if not self._laps and self._turns:
+            self._turns.rotate(random.randrange(len(self._turns)))  # noqa: S311
+        self.next_due, self._rest = self._next_due, None
+        self._laps += 1

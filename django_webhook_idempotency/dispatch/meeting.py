@@ -14,7 +14,9 @@ def meet(event: WebhookEvent, stored: WebhookEvent, work: Work) -> Result | None
     if stored.dedupe_key != event.dedupe_key:
         report.note = f"event {stored.pk} came first, with the same secondary key"
     else:
-        report.conflict = bool(stored.body_digest) and stored.body_digest != event.body_digest
+        # Without a digest: what an API gave out is not spelled as the webhook would be.
+        digests = {stored.body_digest, event.body_digest} - {""}
+        report.conflict = len(digests) > 1
     return Result(Outcome.DUPLICATE, stored) if stored.is_finished else None
 
 

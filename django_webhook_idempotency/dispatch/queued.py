@@ -70,15 +70,20 @@ def give_back(
 ) -> bool:
     """Leave a claimed event to be run after `wait`; if no handler has ended, at no cost.
 
-    What still runs of it cannot write its end any more. False if somebody else holds it by now.
+    What still runs of it cannot write its end any more. One that was abandoned stays so: whoever
+    takes it next has to know. False if somebody else holds it by now.
     """
-    event, using = claim.event, ledger.alias()
+    event, using, until = claim.event, ledger.alias(), timezone.now() + wait
     before = event.attempts - 1
     changes: dict[str, Any] = {
         "status": EventStatus.FAILED if before else EventStatus.PENDING,
         "attempts": before,
-        "next_attempt_at": timezone.now() + wait,
+        "next_attempt_at": until,
     }
+    tried: dict[str, Any] = {"attempts": before + 1, "status": EventStatus.FAILED}
+    if claim.abandoned:
+        tried["status"] = changes["status"] = EventStatus.PROCESSING
+        changes |= {"lease_token": ledger.new_token(), "lease_expires_at": until}
     if error is not None:
         changes["last_error"] = ledger.error_text(error)
 
@@ -88,8 +93,7 @@ def give_back(
             # After the fence, so that none can come in between: a run that has ended is not to be
             # forgotten, and a first attempt would not look for it.
             if HandlerRun.objects.using(using).filter(event=event, number=before + 1).exists():
-                row = WebhookEvent.objects.using(using).filter(pk=event.pk)
-                row.update(attempts=before + 1, status=EventStatus.FAILED)
+                WebhookEvent.objects.using(using).filter(pk=event.pk).update(**tried)
 
     try:
         insist(using, write)

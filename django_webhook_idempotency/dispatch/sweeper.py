@@ -23,8 +23,8 @@ from django.utils import timezone
 from .. import ledger
 from ..models import WebhookEvent
 from .engines import queue_engine, tell
-from .lanes import Source, sources
 from .silence import watch
+from .sources import Source, sources
 
 #: Messages that one sweep sends at the most, and those of one source before the next has its turn.
 LIMIT = 5000

@@ -58,6 +58,20 @@ class Migration(migrations.Migration):
                         default=django.utils.timezone.now, verbose_name="updated at"
                     ),
                 ),
+                (
+                    "lease_token",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        editable=False,
+                        max_length=32,
+                        verbose_name="lease token",
+                    ),
+                ),
+                (
+                    "lease_expires_at",
+                    models.DateTimeField(blank=True, null=True, verbose_name="lease expires at"),
+                ),
             ],
             options={
                 "verbose_name": "recovery cursor",
@@ -80,6 +94,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("provider", models.CharField(max_length=64, verbose_name="provider")),
+                ("source", models.CharField(max_length=255, verbose_name="source")),
                 ("scope", models.CharField(blank=True, max_length=255, verbose_name="scope")),
                 ("event_id", models.CharField(max_length=255, verbose_name="event id")),
                 (
@@ -101,7 +116,11 @@ class Migration(migrations.Migration):
                 "verbose_name": "missing event",
                 "verbose_name_plural": "missing events",
                 "indexes": [
-                    models.Index(fields=["provider", "sent_at"], name="webhook_missing_sent")
+                    models.Index(fields=["provider", "sent_at"], name="webhook_missing_sent"),
+                    models.Index(
+                        fields=["source", "given_up", "id"], name="webhook_missing_source"
+                    ),
+                    models.Index(fields=["leaves_at"], name="webhook_missing_leaves"),
                 ],
             },
         ),

@@ -14,6 +14,11 @@ class RecoveryCursor(models.Model):
     source = models.CharField(_("source"), max_length=255, unique=True)
     settled_until = models.DateTimeField(_("settled until"))
     updated_at = models.DateTimeField(_("updated at"), default=timezone.now)
+    #: Held by the run that looks through the source now.
+    lease_token = models.CharField(
+        _("lease token"), max_length=32, blank=True, default="", editable=False
+    )
+    lease_expires_at = models.DateTimeField(_("lease expires at"), null=True, blank=True)
 
     class Meta:
         verbose_name = _("recovery cursor")
@@ -28,6 +33,8 @@ class MissingEvent(models.Model):
 
     dedupe_key = models.CharField(_("dedupe key"), max_length=64, unique=True, editable=False)
     provider = models.CharField(_("provider"), max_length=64)
+    #: That of the `RecoveryCursor`.
+    source = models.CharField(_("source"), max_length=255)
     scope = models.CharField(_("scope"), max_length=255, blank=True)
     event_id = models.CharField(_("event id"), max_length=255)
     event_type = models.CharField(_("event type"), max_length=255, blank=True)
@@ -41,7 +48,11 @@ class MissingEvent(models.Model):
     class Meta:
         verbose_name = _("missing event")
         verbose_name_plural = _("missing events")
-        indexes = [models.Index(fields=["provider", "sent_at"], name="webhook_missing_sent")]
+        indexes = [
+            models.Index(fields=["provider", "sent_at"], name="webhook_missing_sent"),
+            models.Index(fields=["source", "given_up", "id"], name="webhook_missing_source"),
+            models.Index(fields=["leaves_at"], name="webhook_missing_leaves"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.provider} {self.event_id}"

@@ -149,6 +149,8 @@ class Provider:
     expect_every: timedelta | None = None
     id_from_body: bool = False
     secondary_key: Callable[[Incoming], str | None] | None = None
+    #: What the sources of recovery need, tokens among it; None where nothing is recovered.
+    recovery: Mapping[str, Any] | None = None
     #: What becomes of a body that is known already under another id: "allow", "flag" or "refuse".
     #: An option only where the id is not signed.
     same_body: str = "allow"

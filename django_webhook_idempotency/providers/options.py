@@ -145,6 +145,15 @@ def interval(value: Any) -> timedelta | None:
     return value
 
 
+def table(value: Any) -> Mapping[str, Any] | None:
+    """None, or a dictionary with names as keys. Its values are checked by whoever reads them."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise ValueError("None or a dictionary of names to values")
+    return value
+
+
 def anything(value: Any) -> Any:
     """A value whose check needs more than the value."""
     return value
@@ -182,6 +191,7 @@ COMMON: Mapping[str, Validator] = {
     "expect_every": interval,
     "id_from_body": boolean,
     "secondary_key": function,
+    "recovery": table,
 }
 
 

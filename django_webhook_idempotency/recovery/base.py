@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from ..exceptions import WebhookError
 from ..providers import Identity, Provider
@@ -18,6 +18,10 @@ class SourceError(WebhookError):
 
 class SourceRefused(SourceError):
     """The provider's API does not let us in, or knows nothing of what the settings name."""
+
+
+class NotSentAgain(SourceError):
+    """The provider's API does not have this one event sent again; it may well another."""
 
 
 class RateLimited(SourceError):
@@ -33,8 +37,8 @@ class Sent:
     """One event that the provider says it sent, with all of its deliveries.
 
     `accepted` says whether any of them was answered 2xx, `leaves_at` when the provider can no
-    longer send or give it. `handle` is whatever `redeliver` needs. `body` is the event itself,
-    from sources that give it out; `scope` the one in our URL.
+    longer send or give it; both are aware, whatever USE_TZ says. `handle` is whatever `redeliver`
+    needs. `body` is the event itself, from sources that give it out; `scope` the one in our URL.
     """
 
     identity: Identity
@@ -55,7 +59,7 @@ class Source(ABC):
     """
 
     #: How long the provider remembers what it sent.
-    horizon: ClassVar[timedelta]
+    horizon: timedelta
     #: How long after it was sent an event may still be on its way, or be retried at once.
     grace: timedelta = timedelta(minutes=5)
 
@@ -69,9 +73,16 @@ class Source(ABC):
     def configured(cls, provider: Provider, options: Mapping[str, Any]) -> Iterable[Source]:
         """The sources that a provider's RECOVERY describes. Raises ImproperlyConfigured."""
 
+    def now(self) -> datetime:
+        """The time by the provider's clock, as far as its answers have told; else by ours."""
+        return datetime.now(UTC)
+
     @abstractmethod
     def sent(self, since: datetime) -> Iterator[Sent]:
-        """What was sent since then, each event once, in any order."""
+        """What was sent since then, an aware time; each event once, in any order.
+
+        After a pause that it asked for it is called again, and may go on where it was.
+        """
 
     def redeliver(self, sent: Sent) -> None:
         """Have an event sent again. Only for what came without a body."""

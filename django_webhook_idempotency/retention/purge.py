@@ -12,16 +12,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 from django.db import DatabaseError, connections, transaction
-from django.db.models import F, Max, Model, QuerySet
+from django.db.models import F, Max, Model, Q, QuerySet
+from django.utils import timezone
 
 from .. import ledger
 from ..inserts import is_locked
-from ..models import WebhookEvent
+from ..models import MissingEvent, WebhookEvent
 from .policies import Policy
 from .quarantine import Quarantine
 from .walks import Bodies, Deliveries, Keys, Kind, Ordering, Walk
@@ -38,6 +39,8 @@ SQLITE_PAUSE = 0.05
 #: before the second try, in seconds; it doubles with each.
 TRIES = 6
 TRY_PAUSE = 0.1
+#: Days for which a provider may have an event of which it does not say how long.
+LONGEST_WINDOW = 90
 
 
 class OutOfTime(Exception):
@@ -101,6 +104,18 @@ class Purge:
         for done, walk in enumerate(walks):
             for share in self._walk(walk, started):
                 yield Progress(walk.policy.provider, walk.kind, (done + share) / len(walks))
+        self._forget_missing()
+
+    def _forget_missing(self) -> None:
+        """Forget what recovery asked for and nobody can get any more: few rows, and not counted.
+
+        A run of recovery does so too; this is for a source that is asked no more.
+        """
+        slugs = [policy.provider for policy in self.policies]
+        rows = MissingEvent.objects.using(self.using).filter(provider__in=slugs)
+        never = timezone.now() - timedelta(days=LONGEST_WINDOW)
+        gone = Q(leaves_at__lte=timezone.now()) | Q(leaves_at__isnull=True, sent_at__lt=never)
+        rows.filter(gone)._raw_delete(self.using)
 
     def _walk(self, walk: Walk, started: float) -> Iterator[float]:
         """Purge one walk's rows, yielding the share of its ids that is behind us."""

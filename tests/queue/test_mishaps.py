@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,9 +16,10 @@ from django.test import Client
 from django.utils import timezone
 
 from django_webhook_idempotency import ledger
-from django_webhook_idempotency.dispatch import claimer
+from django_webhook_idempotency.dispatch import claimer, patience
+from django_webhook_idempotency.dispatch.claims import Claim
 from django_webhook_idempotency.dispatch.lanes import Rotation
-from django_webhook_idempotency.dispatch.queued import run_claim
+from django_webhook_idempotency.dispatch.queued import give_back, run_claim
 from django_webhook_idempotency.dispatch.queued_run import QueuedRun
 from django_webhook_idempotency.dispatch.sweeper import sweep
 from django_webhook_idempotency.dispatch.wakeup import Bell
@@ -173,7 +175,7 @@ def test_what_has_to_run_alone_waits_a_bounded_time(
     client: Client, handlers: Any, later: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A handler hangs beside an event that has ended two workers."""
-    monkeypatch.setattr(claimer, "ALONE_WAIT", 0.3)
+    monkeypatch.setattr(patience, "ALONE_WAIT", 0.3)
     handlers.add(effect)
     for number in (1, 2, 3):
         deliver(client, "stripe", f"evt_{number}")
@@ -193,6 +195,108 @@ def test_what_has_to_run_alone_waits_a_bounded_time(
     again = Rotation().claim()
     assert again is not None
     assert (again.event.event_id, again.abandoned) == ("evt_2", True)
+
+
+@pytest.fixture
+def abandon(client: Client) -> Callable[[str], None]:
+    """Give a function that stores an event which has ended three workers."""
+
+    def store(event_id: str) -> None:
+        past = timezone.now() - timedelta(seconds=1)
+        deliver(client, "stripe", event_id)
+        WebhookEvent.objects.filter(event_id=event_id).update(
+            attempts=3,
+            status=EventStatus.PROCESSING,
+            lease_token="lost",
+            lease_expires_at=past,
+            next_attempt_at=past,
+        )
+
+    return store
+
+
+@pytest.mark.parametrize("itself_alone", [False, True])
+def test_what_has_to_run_alone_waits_once_for_what_hangs(
+    client: Client,
+    handlers: Any,
+    abandon: Callable[[str], None],
+    later: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    itself_alone: bool,
+) -> None:
+    monkeypatch.setattr(patience, "ALONE_WAIT", 0.5)
+    monkeypatch.setattr("django_webhook_idempotency.dispatch.lanes.REFRESH", 0)
+    handlers.add(effect)
+    if itself_alone:
+        abandon("evt_hangs")
+    else:
+        deliver(client, "stripe", "evt_hangs")
+    taker = claimer.Claimer(Bell(), None, once=False)
+    hung = taker.take()
+    assert hung is not None
+    for number in range(6):
+        deliver(client, "github", f"evt_{number}")
+    waiting = {"evt_a", "evt_b"}
+    for event_id in waiting:
+        abandon(event_id)
+    started = time.monotonic()
+    for _ in range(6):
+        claim = taker.take()
+        assert claim is not None
+        assert claim.event.provider == "github"
+        run_claim(claim)
+        taker.done(claim, settled=True)
+        later(event_id__in=waiting)
+    assert time.monotonic() - started < 1.5
+    taker.done(hung, settled=True)
+    alone = taker.take()
+    assert alone is not None
+    assert alone.event.event_id in waiting
+
+
+@pytest.mark.once
+def test_who_waits_too_short_waits_longer_the_next_time(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deliver(client, "stripe")
+    running = [Claim(stored(), token) for token in ("long", "short")]
+    waits = patience.Patience()
+    assert waits.seconds(running) == patience.ALONE_WAIT
+    waits.lose(running)
+    assert waits.seconds([]) == 0
+    monkeypatch.setattr(patience, "PAUSE", 0)
+    waits = patience.Patience()
+    waits.lose(running)
+    assert waits.seconds(running[:1]) == 0
+    assert waits.seconds([Claim(stored(), "new")]) == 2 * patience.ALONE_WAIT
+
+
+def test_a_worker_that_stops_forgets_no_event_that_has_to_run_alone(
+    client: Client,
+    handlers: Any,
+    abandon: Callable[[str], None],
+    later: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither while that waits nor while it runs."""
+    monkeypatch.setattr(claimer, "TICK", 0.05)
+    handlers.add(effect)
+    deliver(client, "stripe", "evt_1")
+    taker = claimer.Claimer(Bell(), None, once=False)
+    assert taker.take() is not None
+    abandon("evt_2")
+    stop = threading.Timer(0.3, taker.stop)
+    stop.start()
+    assert taker.take() is None
+    stop.join()
+    claim = Rotation().claim()
+    assert claim is not None
+    assert (claim.event.event_id, claim.event.attempts, claim.abandoned) == ("evt_2", 4, True)
+    assert give_back(claim)
+    assert not WebhookEvent.objects.held_by(claim.event.pk, claim.token).exists()
+    claim = Rotation().claim()
+    assert claim is not None
+    assert (claim.event.event_id, claim.event.attempts, claim.abandoned) == ("evt_2", 4, True)
 
 
 def test_an_atomic_handler_whose_commit_lost_its_answer_has_succeeded(

@@ -13,6 +13,7 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
+from django_webhook_idempotency.dispatch import lanes, sources
 from django_webhook_idempotency.dispatch.claims import Claim
 from django_webhook_idempotency.dispatch.lanes import Rotation
 from django_webhook_idempotency.dispatch.queued import give_back, run_claim
@@ -398,14 +399,18 @@ class TestTurns:
         assert rotation.next_due == stored().next_attempt_at
 
     def test_many_scopes(self, client: Client, handlers: Any, monkeypatch: Any) -> None:
-        monkeypatch.setattr("django_webhook_idempotency.dispatch.lanes.PAGE", 3)
+        monkeypatch.setattr(sources, "PAGE", 3)
+        monkeypatch.setattr(sources, "LEAP", 2)
+        monkeypatch.setattr(lanes, "LOOK_SOURCES", 2)
+        monkeypatch.setattr(lanes, "REFRESH", 0)
         handlers.add(effect)
         for number in range(10):
+            deliver(client, "stripe", f"evt_{number}", path="/webhooks/stripe/loud/")
             deliver(client, "stripe", path=f"/webhooks/stripe/t{number}/")
         rotation = Rotation()
-        for _ in range(10):
+        for _ in range(20):
             run_claim(rotation.claim())
-        assert Effect.objects.count() == 10
+        assert Effect.objects.count() == 20
         assert rotation.claim() is None
 
 

@@ -17,7 +17,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from django_webhook_idempotency import schedule as schedule_module
-from django_webhook_idempotency.names import PURGE, SWEEP
+from django_webhook_idempotency.names import PURGE, RECOVER, SWEEP
 from django_webhook_idempotency.schedule import PERIODIC, Periodic, beat_schedule
 from tests.celery_apps import no_celery_apps
 
@@ -41,9 +41,11 @@ def row(task: str) -> Any:
 
 
 class TestDictionary:
-    def test_holds_the_sweep_and_the_purge(self) -> None:
+    def test_holds_the_sweep_the_recovery_and_the_purge(self) -> None:
         entries = beat_schedule()
-        assert set(entries) == {SWEEP, PURGE}
+        assert set(entries) == {SWEEP, RECOVER, PURGE}
+        assert entries[RECOVER]["schedule"].total_seconds() == 600
+        assert entries[RECOVER]["options"] == {"expires": 600}
         assert entries[SWEEP]["schedule"].total_seconds() == 10
         assert entries[PURGE]["schedule"] == crontab("17", "3")
         assert entries[SWEEP]["options"] == {"expires": 10}
@@ -54,7 +56,7 @@ class TestDictionary:
             app.conf.beat_schedule = beat_schedule()
             scheduler = Scheduler(app, lazy=True)
             scheduler.merge_inplace(app.conf.beat_schedule)
-            assert {entry.task for entry in scheduler.schedule.values()} == {SWEEP, PURGE}
+            assert {entry.task for entry in scheduler.schedule.values()} == {SWEEP, RECOVER, PURGE}
             assert 0 < scheduler.schedule[SWEEP].is_due().next <= 10
 
     def test_needs_no_settings(self) -> None:
@@ -71,8 +73,8 @@ class TestRows:
         before = list(beat_models.PeriodicTask.objects.values())
         assert all("as it should be" in line for line in schedule())
         assert list(beat_models.PeriodicTask.objects.values()) == before
-        assert beat_models.PeriodicTask.objects.count() == 2
-        assert beat_models.IntervalSchedule.objects.count() == 1
+        assert beat_models.PeriodicTask.objects.count() == 3
+        assert beat_models.IntervalSchedule.objects.count() == 2
         assert (row(SWEEP).interval.every, row(SWEEP).expire_seconds) == (10, 10)
         assert (row(PURGE).crontab.hour, row(PURGE).crontab.minute) == ("3", "17")
 
@@ -81,7 +83,7 @@ class TestRows:
         for name, entry in beat_schedule().items():
             made = row(name)
             expected = entry["schedule"]
-            if name == SWEEP:
+            if name in (SWEEP, RECOVER):
                 assert made.schedule.run_every == expected
             else:
                 assert (made.schedule.hour, made.schedule.minute) == (
@@ -97,13 +99,13 @@ class TestRows:
         assert beat_models.IntervalSchedule.objects.count() == 0
         schedule()
         assert all("would be removed" in line for line in schedule("--dry-run", "--remove"))
-        assert beat_models.PeriodicTask.objects.count() == 2
+        assert beat_models.PeriodicTask.objects.count() == 3
 
     def test_a_schedule_that_is_there_twice_is_used(self) -> None:
         for _ in range(2):
             beat_models.IntervalSchedule.objects.create(every=10, period="seconds")
         schedule()
-        assert beat_models.IntervalSchedule.objects.count() == 2
+        assert beat_models.IntervalSchedule.objects.filter(every=10).count() == 2
 
     @pytest.mark.parametrize(
         ("change", "said"),
@@ -140,8 +142,8 @@ class TestRows:
         purge.save()
         lines = schedule()
         assert "every 2 minutes" in lines[0]
-        assert "crontab */5 1" in lines[1]
-        assert all("left as it was changed" in line for line in lines)
+        assert "crontab */5 1" in lines[2]
+        assert ["left as it was changed" in line for line in lines] == [True, False, True]
         assert row(SWEEP).interval.every == 2
 
     def test_a_row_of_the_operators_own_is_no_reason_for_a_second(self) -> None:

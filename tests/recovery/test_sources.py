@@ -1,0 +1,190 @@
+"""What any source goes through: bodies taken in, the order of things, and a source of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from django_webhook_idempotency.models import (
+    MissingEvent,
+    RecoveryCursor,
+    WebhookDelivery,
+    WebhookEvent,
+)
+from django_webhook_idempotency.recovery import SourceError, recover, recover_all, recoveries
+from django_webhook_idempotency.signals import webhook_processed
+from tests.app.models import Effect
+from tests.recovery.sources import Ledger, sent
+from tests.recovery.test_github import counts
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def ledger(settings: Any) -> Iterator[Any]:
+    """Give a function that sets RECOVERY, with a source that is empty still."""
+
+    def configure(recovery: Any = None, **options: Any) -> None:
+        entries = {"SOURCE": "tests.recovery.sources.Ledger", **(recovery or {})}
+        own = {"SECRETS": ["whsec_0123456789abcdef"], "RECOVERY": entries, **options}
+        settings.WEBHOOK_IDEMPOTENCY = {"PROVIDERS": {"stripe": own}}
+
+    configure()
+    Ledger.events, Ledger.asked, Ledger.problem = [], [], None
+    yield configure
+    Ledger.events, Ledger.problem = [], None
+
+
+@pytest.fixture
+def effect(handlers: Any) -> None:
+    """Register a handler of invoices."""
+    handlers.add(
+        lambda event: Effect.objects.create(event_id=event.event_id), "stripe", "invoice.*"
+    )
+
+
+def once(**options: Any) -> Any:
+    (recovery,) = recoveries(["stripe"])
+    (report,) = recover(recovery, **options)
+    return report
+
+
+class TestIngesting:
+    def test_runs_what_is_wanted_and_stores_nothing_else(self, ledger, effect):
+        heard = []
+
+        def hear(**kwargs: Any) -> None:
+            heard.append(kwargs["event"].event_id)
+
+        webhook_processed.connect(hear)
+        Ledger.events = [sent("evt_1"), sent("evt_2", event_type="charge.failed")]
+        try:
+            assert counts(once()) == {"found": 2, "ingested": 1, "unwanted": 1}
+        finally:
+            webhook_processed.disconnect(hear)
+        event = WebhookEvent.objects.get()
+        assert (event.event_id, event.status, event.data["id"]) == ("evt_1", "processed", "evt_1")
+        assert heard == ["evt_1"]
+        delivery = WebhookDelivery.objects.get()
+        assert (delivery.origin, delivery.outcome) == ("recovered", "processed")
+        assert delivery.body_digest == event.body_digest
+        assert not MissingEvent.objects.exists()
+        assert counts(once()) == {}
+
+    def test_is_queued_where_events_are(self, ledger, effect):
+        ledger(PROCESSING="queued")
+        Ledger.events = [sent("evt_1")]
+        assert counts(once()) == {"found": 1, "ingested": 1}
+        assert WebhookEvent.objects.get().status == "pending"
+        assert Effect.objects.count() == 0
+        assert counts(once()) == {"found": 1, "pending": 1}
+
+    def test_not_what_was_accepted(self, ledger, effect):
+        Ledger.events = [sent("evt_1", accepted=True)]
+        assert counts(once()) == {"found": 1, "unknown": 1}
+
+    def test_what_fails_here_is_run_again_later(self, ledger, handlers):
+        fails = [True]
+
+        def flaky(event: Any) -> None:
+            Effect.objects.create(event_id=event.event_id)
+            if fails:
+                raise RuntimeError("not yet")
+
+        handlers.add(flaky, "stripe")
+        ledger(BACKOFF=timedelta(milliseconds=1))
+        Ledger.events = [sent("evt_1")]
+        assert counts(once()) == {"found": 1, "ingested": 1, "failed": 1}
+        fails.clear()
+        MissingEvent.objects.update(asked_at=datetime.now(UTC) - timedelta(hours=1))
+        past = datetime.now(UTC) - timedelta(seconds=1)
+        WebhookEvent.objects.update(next_attempt_at=past)
+        assert counts(once()) == {"found": 1, "rerun": 1}
+        assert Effect.objects.count() == 1
+
+    def test_with_the_scope_of_the_url(self, ledger, effect):
+        Ledger.events = [sent("evt_1", scope="acme")]
+        once()
+        assert WebhookEvent.objects.get().scope == "acme/"
+        assert counts(once()) == {}
+
+    def test_by_a_view_class_that_handles_by_itself(self, ledger):
+        ledger({"VIEW": "tests.recovery.sources.Till"})
+        Ledger.events = [sent("evt_1")]
+        assert counts(once()) == {"found": 1, "ingested": 1}
+        assert Effect.objects.get().name == "till"
+
+    def test_what_only_a_request_can_run_is_said(self, ledger, effect):
+        Ledger.events = [sent("evt_1")]
+        once()
+        WebhookEvent.objects.update(status="failed", lane=None)
+        RecoveryCursor.objects.all().delete()
+        report = once()
+        assert report.rerun == 0
+        assert "can only be sent again by its provider" in report.problems[0]
+
+    def test_a_full_queue_ends_the_run_and_counts_no_attempt(self, ledger, effect):
+        ledger(PROCESSING="queued", MAX_PENDING=2)
+        Ledger.events = [sent(f"evt_{number}") for number in range(4)]
+        report = once()
+        assert report.ingested == 2
+        assert "away" in report.problems[0]
+        assert sorted(MissingEvent.objects.values_list("attempts", flat=True)) == [0, 1, 1]
+
+
+class TestLooking:
+    def test_costs_two_queries_for_many_that_are_done(self, ledger, effect):
+        Ledger.events = [sent(f"evt_{number}") for number in range(150)]
+        once()
+        RecoveryCursor.objects.all().delete()
+        with CaptureQueriesContext(
+            connection,
+        ) as queries:
+            assert once().processed == 150
+        assert len(queries) < 20
+
+    def test_an_error_at_the_end_moves_nothing(self, ledger, effect):
+        Ledger.events = [sent("evt_1")]
+        Ledger.problem = SourceError("The network is away.")
+        report = once()
+        assert (report.ingested, report.problems) == (1, ["The network is away."])
+        Ledger.problem = None
+        assert counts(once()) == {"found": 1, "processed": 1}
+        assert Ledger.asked[1] - Ledger.asked[0] < timedelta(minutes=1)
+
+    def test_what_a_source_tells_twice_is_got_once(self, ledger, effect):
+        Ledger.events = [sent("evt_1"), sent("evt_1")]
+        assert counts(once()) == {"found": 1, "ingested": 1}
+
+    def test_accounts_have_cursors_of_their_own(self, ledger, effect):
+        ledger({"ACCOUNTS": ["one", "two"]})
+        (recovery,) = recoveries()
+        assert [report.source for report in recover(recovery)] == ["stripe one", "stripe two"]
+        assert RecoveryCursor.objects.count() == 2
+
+    @pytest.mark.parametrize("use_tz", [True, False])
+    def test_with_and_without_time_zones(self, ledger, effect, settings, use_tz):
+        settings.USE_TZ = use_tz
+        settings.TIME_ZONE = "Asia/Tokyo"
+        leaves_at = datetime.now(UTC) + timedelta(hours=1)
+        Ledger.events = [sent("evt_1", leaves_at=leaves_at, event_type="invoice.sent")]
+        assert counts(once()) == {"found": 1, "ingested": 1}
+        Ledger.events = []
+        once()
+        assert abs(Ledger.asked[1] - datetime.now(UTC) + timedelta(minutes=5)) < timedelta(
+            minutes=1
+        )
+
+    def test_with_nobody_watching(self, ledger, effect, settings, caplog):
+        wrong = {"RECOVERY": {"TOKEN": "x"}, "SECRETS": ["x"]}
+        providers = settings.WEBHOOK_IDEMPOTENCY["PROVIDERS"]
+        settings.WEBHOOK_IDEMPOTENCY = {"PROVIDERS": {"slack": wrong, **providers}}
+        Ledger.events = [sent("evt_1")]
+        recover_all()
+        assert "leaves slack alone" in caplog.text
+        assert Effect.objects.count() == 1
