@@ -7,8 +7,18 @@ from typing import Any
 
 from django.db import connections
 
-#: Options that the purge and the recovery read from the settings; on a view they would do nothing.
-NOT_ON_VIEWS = frozenset({"retention", "body_retention", "delivery_retention", "recovery"})
+#: Options that the purge, the sweeper and the recovery read from the settings; on a view they would
+#: do nothing.
+NOT_ON_VIEWS = frozenset(
+    {
+        "retention",
+        "body_retention",
+        "delivery_retention",
+        "quarantine_retention",
+        "expect_every",
+        "recovery",
+    }
+)
 
 
 def refuse_retentions(names: Iterable[str]) -> None:

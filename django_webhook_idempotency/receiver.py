@@ -16,15 +16,17 @@ from django.views.decorators.debug import sensitive_variables
 from . import answers
 from .dispatch.deliveries import record, record_stranger
 from .dispatch.intake import asked, deliver, new_event, with_secondary
+from .dispatch.quarantine import Refused, keep, may_be_kept
+from .dispatch.reporting import announce, first_line, log_delivery, logger
+from .dispatch.secret_uses import note_use
 from .dispatch.work import DeliveryReport, Result, Work
-from .enums import Outcome
+from .enums import Outcome, RejectReason
 from .exceptions import BodyTooLarge, MalformedWebhook, StoreUnavailable, UnknownScope
 from .handlers import Handler
 from .ledger import alias, require_no_transaction
 from .models import WebhookEvent
 from .providers import Answer, Identity, Incoming, Provider
 from .reading import kept_headers, plain_request, read
-from .reporting import announce, first_line, log_delivery, logger
 
 NOT_FOUND = 404
 
@@ -37,7 +39,8 @@ class Receiver:
 
     `resolve` makes the provider; `handlers` picks the handlers of an event; `key` replaces the
     provider's own event id; `scope` is the one in the URL; `prepare` is told which event is about
-    to run. `view` is as in `Work`: what a worker can run the event with, if it can.
+    to run. `view` is as in `Work`: what a worker can run the event with, if it can. `kept_view`
+    says whose options a refused delivery is verified again with; None where only a request could.
     """
 
     resolve: Callable[[], Provider] = field(repr=False)  # may hold secrets
@@ -47,6 +50,7 @@ class Receiver:
     replay_response: bool = False
     prepare: Callable[[WebhookEvent], None] = lambda event: None
     view: str | None = None
+    kept_view: Callable[[], str | None] = lambda: None
 
     def receive(self, request: Any) -> HttpResponseBase:
         """Handle one request from its bytes to its answer.
@@ -105,6 +109,7 @@ class Reception:
             secrets = provider.live_secrets(self.receiver.scope)
             verdict = provider.verify(incoming.message, secrets, time.time())
             if verdict.secret is None or verdict.reason is not None:
+                self._quarantine(request, incoming, verdict.reason)
                 return self._refuse(Outcome.REJECTED, str(verdict.reason or ""))
             report.secret_fingerprint = verdict.secret.fingerprint
             answer = provider.handshake(incoming)
@@ -112,6 +117,26 @@ class Reception:
                 return self._shake_hands(answer)
         report.body_digest = provider.body_digest(incoming.body)
         return self._dispatch(self._event(request, incoming))
+
+    def _quarantine(
+        self, request: HttpRequest, incoming: Incoming, reason: RejectReason | None
+    ) -> None:
+        """Keep a delivery whose signature did not hold, if it may hold later."""
+        if reason is None or not may_be_kept(self.provider, reason):
+            return
+        view = self.receiver.kept_view()
+        if view is not None:
+            refused = Refused(
+                provider=self.provider,
+                reason=reason,
+                incoming=incoming,
+                scope=self.receiver.scope,
+                view=view,
+                address=request.META.get("REMOTE_ADDR") or "",
+                content_type=request.META.get("CONTENT_TYPE", ""),
+                received_at=self.report.received_at,
+            )
+            keep(refused)
 
     def _event(self, request: HttpRequest, incoming: Incoming) -> WebhookEvent:
         """The event that a verified delivery carries, not yet stored. Raises MalformedWebhook."""
@@ -165,10 +190,17 @@ class Reception:
             record_stranger(report)
         elif not result.recorded:
             record(report, result.event)
+        if not result.unproven:
+            self._note_use()
         about = result.event or event
         log_delivery(report, about, error=result.error)
         announce(result, about, report)
         return response
+
+    def _note_use(self) -> None:
+        """Note that the delivery's secret is in use, and that its source is heard of."""
+        report = self.report
+        note_use(self.provider.key, report.secret_fingerprint, report.received_at)
 
     def _shake_hands(self, answer: Answer) -> HttpResponseBase:
         """Answer a handshake."""
@@ -188,6 +220,7 @@ class Reception:
         self.report.outcome = outcome
         if self.report.secret_fingerprint:
             record(self.report, None)
+            self._note_use()
         else:
             record_stranger(self.report)
         log_delivery(self.report, None, level)

@@ -7,13 +7,18 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Count, Max, Min
 from django.utils import timezone
 
 from . import ledger
 from .conf import conf
+from .dispatch.rotation import SecretState, secret_states
+from .dispatch.silence import Silence, last_heard, silent_sources
 from .enums import FINISHED, UNFINISHED, EventStatus
 from .models import WebhookEvent
+from .providers import configured_provider
+from .providers.keyed import Keyed
 
 #: The newest events among which finished ones are counted: the rate costs the same at any size.
 LOOK = 50_000
@@ -52,12 +57,33 @@ class Limits:
 
 
 @dataclass
+class Contact:
+    """What was heard of a configured provider, and which secrets verified it.
+
+    `heard_at` is when its last verified delivery came, to the minute.
+    """
+
+    heard_at: datetime | None = None
+    silence: Silence | None = None
+    secrets: list[SecretState] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same for a machine."""
+        return {
+            "heard_at": self.heard_at and self.heard_at.isoformat(),
+            "silent_since": self.silence and self.silence.since.isoformat(),
+            "secrets": [secret.as_dict() for secret in self.secrets],
+        }
+
+
+@dataclass
 class Status:
     """The standing of every provider that is configured or has something unfinished."""
 
     checked_at: datetime
     window: timedelta
     providers: Mapping[str, Standing]
+    contacts: Mapping[str, Contact] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -66,7 +92,13 @@ class Status:
         return _sum(self.providers.values())
 
     def judge(self, limits: Limits) -> None:
-        """Note what is beyond the limits: lateness for each provider, numbers for each too."""
+        """Note what is beyond the limits: lateness for each provider, numbers for each too.
+
+        A source that has been silent for too long is a problem as well.
+        """
+        for contact in self.contacts.values():
+            if contact.silence is not None:
+                self.problems.append(str(contact.silence))
         for slug, standing in self.providers.items():
             for name, value, limit, unit in (
                 ("an event is late by", standing.late_seconds, limits.late, " s"),
@@ -86,7 +118,11 @@ class Status:
             "problems": self.problems,
             "total": {"backlog": self.total.backlog, **asdict(self.total)},
             "providers": {
-                slug: {"backlog": standing.backlog, **asdict(standing)}
+                slug: {
+                    "backlog": standing.backlog,
+                    **asdict(standing),
+                    **self.contacts.get(slug, Contact()).as_dict(),
+                }
                 for slug, standing in self.providers.items()
             },
         }
@@ -104,7 +140,20 @@ def status(window: timedelta, providers: Iterable[str] = ()) -> Status:
     _count_rates(found, now, window)
     chosen = set(providers)
     kept = {slug: found[slug] for slug in sorted(found) if not chosen or slug in chosen}
-    return Status(now, window, kept)
+    return Status(now, window, kept, _contacts(kept, now))
+
+
+def _contacts(slugs: Iterable[str], now: datetime) -> dict[str, Contact]:
+    """What was heard of those that are configured."""
+    silences = {silence.provider: silence for silence in silent_sources(now)}
+    found = {}
+    for slug in set(slugs) & set(conf.providers):
+        contact = found[slug] = Contact(last_heard(slug), silences.get(slug))
+        try:
+            contact.secrets = secret_states(configured_provider(slug, default=Keyed), now)
+        except ImproperlyConfigured:
+            continue  # the system checks say what is wrong with it
+    return dict(sorted(found.items()))
 
 
 def _count_unfinished(found: dict[str, Standing], now: datetime) -> None:

@@ -64,6 +64,7 @@ class ReceivesWebhooks:
             scope=str(self.kwargs.get("scope", "")),
             replay_response=self.replay_response,
             view=self.worker_view(),
+            kept_view=self.kept_view,
         )
         return receiver.receive(request)
 
@@ -91,14 +92,44 @@ class ReceivesWebhooks:
 
         Empty if registered handlers do; None where a worker can run nothing.
         """
-        if cls.handle is ReceivesWebhooks.handle:
-            return ""
+        return "" if cls.handle is ReceivesWebhooks.handle else cls.importable()
+
+    @classmethod
+    def importable(cls) -> str | None:
+        """The path of this class if another process can import it."""
         path = name_of(cls)
         try:
             found = view_at(path)
         except ImproperlyConfigured:
             return None
         return path if found is cls and len(path) <= MAX_NAME else None
+
+    def kept_view(self) -> str | None:
+        """The path of this class where its options or its handler matter to a kept delivery.
+
+        Empty if the settings say all. None if the class alone cannot verify it again as this view
+        does: `as_view()` was given options, or something cannot be imported.
+        """
+        cls = type(self)
+        own, _ = cls.split_options({})
+        if (
+            cls.resolve is not ReceivesWebhooks.resolve
+            or cls.find_handlers is not ReceivesWebhooks.find_handlers
+            or self.atomic != cls.atomic
+            or dict(self.overrides) != own
+        ):
+            return None
+        if not own and cls.handle is ReceivesWebhooks.handle:
+            return ""
+        return cls.importable()
+
+    @classmethod
+    def for_quarantine(cls) -> tuple[Handler | None, Mapping[str, Any]]:
+        """As `for_worker`; without a handler where the registered ones run."""
+        overrides, _ = cls.split_options({})
+        if cls.handle is ReceivesWebhooks.handle:
+            return None, overrides
+        return cls.handler_of(cls()), overrides
 
     @classmethod
     def for_worker(cls) -> tuple[Handler, Mapping[str, Any]]:

@@ -13,6 +13,9 @@ from django.db import connection
 from django.db.backends.postgresql.operations import DatabaseOperations
 
 from django_webhook_idempotency.dispatch.deliveries import strangers
+from django_webhook_idempotency.dispatch.quarantine import full_buckets
+from django_webhook_idempotency.dispatch.secret_uses import notes
+from django_webhook_idempotency.dispatch.silence import looks
 from django_webhook_idempotency.handlers import Handler, registry
 from tests import services
 
@@ -123,6 +126,9 @@ def handlers() -> Iterator[Handlers]:
 
 
 @pytest.fixture(autouse=True)
-def fresh_throttle() -> None:
-    """Let each test write as many rows of unverified deliveries as a fresh process may."""
+def fresh_process() -> None:
+    """Let each test write what a fresh process may: what it remembers is of rows that are gone."""
     strangers.forget()
+    full_buckets.forget()
+    notes.forget()
+    looks.forget()

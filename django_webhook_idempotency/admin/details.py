@@ -12,7 +12,13 @@ from django.utils.translation import gettext
 
 from ..enums import EventStatus
 from ..exceptions import Superseded
-from ..models import HandlerRun, HandlerStep, WebhookDelivery, WebhookEvent
+from ..models import (
+    HandlerRun,
+    HandlerStep,
+    QuarantinedDelivery,
+    WebhookDelivery,
+    WebhookEvent,
+)
 from .display import (
     NOTHING,
     badge,
@@ -114,6 +120,17 @@ def bodies_of(event: WebhookEvent, source: Source) -> tuple[Payload, Payload | N
         _bytes(answer_head, answer_size), answer_size or 0, event.response_content_type, unknown
     )
     return payload, answer
+
+
+def kept_body_of(delivery: QuarantinedDelivery, source: Source) -> Payload:
+    """The body of a quarantined delivery, of which no more is read than is shown."""
+    row = (
+        QuarantinedDelivery.objects.filter(pk=delivery.pk)
+        .values_list(Length("body"), Substr("body", 1, READ_LIMIT, output_field=BinaryField()))
+        .first()
+    )
+    size, head = row or (None, None)
+    return payload_of(_bytes(head, size), size or 0, delivery.content_type, source)
 
 
 def _bytes(start: bytes | memoryview | None, size: int | None) -> bytes | None:

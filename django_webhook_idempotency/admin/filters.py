@@ -11,6 +11,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
+from ..dispatch.quarantine import VERIFIABLE
 from ..enums import EventStatus, Outcome
 from .seeking import MAX_KEY
 from .sources import configured_sources
@@ -88,6 +89,17 @@ class ProviderFilter(Filter):
         if self.text and self.text not in dict(choices):
             choices.append((self.text, self.text))
         return choices
+
+
+class ReasonFilter(Filter):
+    """Quarantined deliveries by the reason that they were refused for."""
+
+    title = _("reason")
+    parameter_name = "reason"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        """Every reason that a delivery is kept for."""
+        return [(str(reason), str(reason)) for reason in sorted(VERIFIABLE)]
 
 
 class ConflictFilter(Filter):

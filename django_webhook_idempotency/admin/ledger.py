@@ -33,7 +33,7 @@ class LedgerAdmin(_ModelAdmin[Row]):
     look_limit: int = 50_000
     list_per_page = 50
     sortable_by = ()
-    search_fields = ("event_id",)
+    search_fields: ClassVar[list[str] | tuple[str, ...]] = ("event_id",)
     empty_value_display = NOTHING
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER

@@ -17,7 +17,7 @@ from .environment import (
     check_packet,
 )
 from .ids import IDS
-from .limits import check_retention, check_uploads
+from .limits import check_quarantine, check_retention, check_uploads
 from .options import check_options, check_own_problems, check_settings
 from .order import check_order
 from .queues import check_enqueue_timeout, check_queue, check_queued_views
@@ -38,6 +38,7 @@ def register() -> None:
     register_check(check_secrets, TAG, Tags.security)
     register_check(check_retention, TAG)
     register_check(check_uploads, TAG)
+    register_check(check_quarantine, TAG)
     register_check(check_store, TAG, Tags.caches)
     for check in (check_database, check_other_databases, check_clock):
         register_check(check, TAG)

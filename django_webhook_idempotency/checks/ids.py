@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: Id to what it reports; E is an error, W a warning. The next free number is 043.
+#: Id to what it reports; E is an error, W a warning. The next free number is 045.
 IDS: Mapping[str, str] = {
     "webhooks.E001": "WEBHOOK_IDEMPOTENCY, its PROVIDERS or a provider's entry is no dictionary.",
     "webhooks.E002": "A provider is not known, or its class cannot be imported or is none.",
@@ -56,4 +56,5 @@ IDS: Mapping[str, str] = {
     "--database).",
     "webhooks.E042": "RECOVERY cannot be used: something in it does not exist or does not fit, or "
     "an extra is not installed.",
+    "webhooks.W044": "Refused deliveries are to be kept for longer than RETENTION leaves them.",
 }

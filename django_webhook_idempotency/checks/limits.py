@@ -55,6 +55,24 @@ def _retention_problems(target: Target) -> Iterator[CheckMessage]:
             )
 
 
+def check_quarantine(app_configs: Any = None, **kwargs: Any) -> Iterable[CheckMessage]:
+    """What the settings say of the quarantine's time leaves the keys their window."""
+    return [
+        Warning(
+            f"{target} is to keep refused deliveries for {target.provider.quarantine_retention}, "
+            f"but they are kept for {target.provider.quarantine_time}: after that, the key of "
+            "their event may be gone.",
+            hint=f"Set {target.where('RETENTION')} to "
+            f"{target.provider.window + target.provider.quarantine_retention} or more.",
+            id="webhooks.W044",
+        )
+        for target in targets()
+        if not target.view
+        and "QUARANTINE_RETENTION" in target.options
+        and target.provider.quarantine_time < target.provider.quarantine_retention
+    ]
+
+
 def _is_kept(provider: Provider, name: str) -> bool:
     if name == "BODY_RETENTION":
         return provider.store_body is True

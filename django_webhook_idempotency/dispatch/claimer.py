@@ -20,6 +20,7 @@ from .heartbeat import heartbeat
 from .lanes import Rotation
 from .patience import Patience
 from .queued import give_back
+from .silence import watch
 from .wakeup import Bell
 
 logger = logging.getLogger("django_webhook_idempotency")
@@ -123,6 +124,7 @@ class Claimer:
         self.bell.silence()
         try:
             self._settle()
+            watch()
             claim = self.rotation.claim()
             self.sees, self._pause = True, FIRST_PAUSE
             if claim is not None:

@@ -10,7 +10,7 @@ from django.utils.module_loading import import_string
 
 from ..handlers import Handler, registry
 from ..models import WebhookEvent
-from ..providers import configured_provider
+from ..providers import Provider, configured_provider
 from .runs import read_stored
 from .work import DeliveryReport, Work
 
@@ -21,6 +21,11 @@ class QueuedView(Protocol):
     @classmethod
     def for_worker(cls) -> tuple[Handler, Mapping[str, Any]]:
         """The handler, and the options of the provider that the class overrides."""
+        ...
+
+    @classmethod
+    def for_quarantine(cls) -> tuple[Handler | None, Mapping[str, Any]]:
+        """The same; without a handler where the registered ones run."""
         ...
 
 
@@ -44,6 +49,20 @@ def view_at(path: str) -> type[QueuedView]:
         f"{path!r} is no view class that a worker can import. Define it at the top of a module, "
         "or give the events back to the request with processing='inline'."
     )
+
+
+def provider_again(slug: str, view: str) -> Provider:
+    """The provider as the view of a kept delivery had it. Raises ImproperlyConfigured."""
+    overrides = view_at(view).for_quarantine()[1] if view else {}
+    return configured_provider(slug, overrides)
+
+
+def work_again(event: WebhookEvent, view: str, report: DeliveryReport) -> Work:
+    """What the event of a kept delivery needs to run. Raises ImproperlyConfigured."""
+    handler = view_at(view).for_quarantine()[0] if view else None
+    handlers = [handler] if handler else registry.find(event.provider, event.event_type)
+    event.view = view if handler else ""
+    return Work(report.provider, handlers, report, view=event.view)
 
 
 def work_of(event: WebhookEvent) -> Work:

@@ -23,6 +23,7 @@ from django.utils import timezone
 from .. import ledger
 from ..models import WebhookEvent
 from .engines import queue_engine, tell
+from .silence import watch
 from .sources import Source, sources
 
 #: Messages that one sweep sends at the most, and those of one source before the next has its turn.
@@ -41,7 +42,9 @@ def sweep(limit: int = LIMIT, max_seconds: float = MAX_SECONDS) -> int:
     """Enqueue what is due and has no message on its way; return how many were enqueued.
 
     Two at once send no message twice. Ends at the first message that the queue does not take.
+    Tells of silent sources too, whatever the engine.
     """
+    watch()
     if not queue_engine().sends_messages:
         return 0
     started, sent = time.monotonic(), 0

@@ -14,6 +14,34 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
+            name="ExpectedSource",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("provider", models.CharField(max_length=64, unique=True, verbose_name="provider")),
+                (
+                    "expected_since",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now, verbose_name="expected since"
+                    ),
+                ),
+                (
+                    "told_of",
+                    models.DateTimeField(
+                        blank=True, null=True, verbose_name="told of silence since"
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "expected source",
+                "verbose_name_plural": "expected sources",
+            },
+        ),
+        migrations.CreateModel(
             name="RecoveryCursor",
             fields=[
                 (
@@ -148,6 +176,12 @@ class Migration(migrations.Migration):
                 ),
                 ("reason", models.CharField(max_length=32, verbose_name="reason")),
                 (
+                    "sender",
+                    models.CharField(
+                        blank=True, editable=False, max_length=16, verbose_name="sender"
+                    ),
+                ),
+                (
                     "received_at",
                     models.DateTimeField(
                         default=django.utils.timezone.now, verbose_name="received at"
@@ -166,9 +200,18 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "quarantined delivery",
                 "verbose_name_plural": "quarantined deliveries",
+                "permissions": [
+                    (
+                        "reverify_quarantineddelivery",
+                        "Can have a quarantined delivery verified again",
+                    )
+                ],
                 "indexes": [
                     models.Index(
                         fields=["provider", "reason", "id"], name="webhook_quarantine_reason"
+                    ),
+                    models.Index(
+                        fields=["provider", "reason", "sender"], name="webhook_quarantine_sender"
                     ),
                     models.Index(fields=["received_at"], name="webhook_quarantine_received"),
                 ],
@@ -201,6 +244,11 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "use of a secret",
                 "verbose_name_plural": "uses of secrets",
+                "indexes": [
+                    models.Index(
+                        fields=["provider", "last_used_at"], name="webhook_secret_use_last"
+                    )
+                ],
                 "constraints": [
                     models.UniqueConstraint(
                         fields=("provider", "fingerprint"), name="webhook_secret_use_once"

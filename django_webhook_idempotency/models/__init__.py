@@ -5,7 +5,7 @@ from __future__ import annotations
 from .deliveries import WebhookDelivery
 from .events import WebhookEvent
 from .ordering import HandlerTurn, OrderingKey
-from .quarantine import QuarantinedDelivery, SecretUse
+from .quarantine import ExpectedSource, QuarantinedDelivery, SecretUse
 from .recovery import MissingEvent, RecoveryCursor
 from .replays import Replay
 from .runs import HandlerRun, HandlerStep
@@ -14,6 +14,7 @@ from .texts import MAX_ERROR, MAX_TRACEBACK, digest_of, displayable, text_of
 __all__ = [
     "MAX_ERROR",
     "MAX_TRACEBACK",
+    "ExpectedSource",
     "HandlerRun",
     "HandlerStep",
     "HandlerTurn",

@@ -1,4 +1,4 @@
-"""Deliveries that failed verification, and which secrets verified the others."""
+"""Deliveries that failed verification; which secrets verified the others, and when."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ class QuarantinedDelivery(models.Model):
     """
 
     provider = models.CharField(_("provider"), max_length=64)
-    #: The scope in the URL, and the view class that received it.
+    #: The scope in the URL, and the view class whose options it is verified with.
     scope = models.CharField(_("scope"), max_length=255, blank=True)
     view = models.CharField(_("view"), max_length=255, blank=True, editable=False)
     reason = models.CharField(_("reason"), max_length=32)
+    #: A digest of the network that it came from: no network may fill more than its share.
+    sender = models.CharField(_("sender"), max_length=16, blank=True, editable=False)
     received_at = models.DateTimeField(_("received at"), default=timezone.now)
     content_type = models.CharField(_("content type"), max_length=255, blank=True)
     body = models.BinaryField(_("body"))
@@ -27,8 +29,12 @@ class QuarantinedDelivery(models.Model):
     class Meta:
         verbose_name = _("quarantined delivery")
         verbose_name_plural = _("quarantined deliveries")
+        permissions = [
+            ("reverify_quarantineddelivery", "Can have a quarantined delivery verified again"),
+        ]
         indexes = [
             models.Index(fields=["provider", "reason", "id"], name="webhook_quarantine_reason"),
+            models.Index(fields=["provider", "reason", "sender"], name="webhook_quarantine_sender"),
             models.Index(fields=["received_at"], name="webhook_quarantine_received"),
         ]
 
@@ -53,6 +59,26 @@ class SecretUse(models.Model):
                 fields=["provider", "fingerprint"], name="webhook_secret_use_once"
             ),
         ]
+        indexes = [
+            models.Index(fields=["provider", "last_used_at"], name="webhook_secret_use_last")
+        ]
 
     def __str__(self) -> str:
         return f"{self.provider} {self.fingerprint}"
+
+
+class ExpectedSource(models.Model):
+    """A provider that should be heard of every so often, and the silence that was told of last."""
+
+    provider = models.CharField(_("provider"), max_length=64, unique=True)
+    #: When the app first looked for it: one that never delivered is silent since then.
+    expected_since = models.DateTimeField(_("expected since"), default=timezone.now)
+    #: The beginning of the silence that the signal was last sent for.
+    told_of = models.DateTimeField(_("told of silence since"), null=True, blank=True)
+
+    class Meta:
+        verbose_name = _("expected source")
+        verbose_name_plural = _("expected sources")
+
+    def __str__(self) -> str:
+        return self.provider

@@ -15,7 +15,7 @@ from ..exceptions import MalformedWebhook, Reject, Retry, UnknownScope
 from ..signatures import Message, Scheme, Secret, Verdict
 from . import options
 from .incoming import Incoming
-from .secrets import configured_secrets
+from .secrets import Entry, configured_secrets, secret_entries
 
 SERVICE_UNAVAILABLE = 503
 
@@ -101,6 +101,9 @@ class Provider:
     content_types: ClassVar[frozenset[str]] = frozenset({"application/json"})
     #: Headers worth keeping on the delivery row; nothing that authenticates belongs here.
     kept_headers: ClassVar[frozenset[str]] = frozenset()
+    #: Headers, besides those of the signature, that tell which event a delivery carries. What is
+    #: kept in the quarantine has no others.
+    identifying_headers: ClassVar[frozenset[str]] = frozenset()
     #: Fields at the top of the payload that authenticate somebody, and are never shown.
     hidden_fields: ClassVar[frozenset[str]] = frozenset()
     #: Headers sent with the answer to an event that a handler rejected for good.
@@ -137,6 +140,13 @@ class Provider:
     store_body: bool | str = True
     store_deliveries: bool = True
     rejected_limit: int = 1000
+    #: How many deliveries that failed verification are kept of each reason, of which size, and
+    #: for how long.
+    quarantine_limit: int = 1000
+    quarantine_max_body: int = 256 * 1024
+    quarantine_retention: timedelta = timedelta(days=7)
+    #: How often it should be heard of at least; None if it may be silent.
+    expect_every: timedelta | None = None
     id_from_body: bool = False
     secondary_key: Callable[[Incoming], str | None] | None = None
     #: What the sources of recovery need, tokens among it; None where nothing is recovered.
@@ -165,6 +175,25 @@ class Provider:
         return max(self.window, self.retention_floor)
 
     @property
+    def quarantine_time(self) -> timedelta:
+        """How long a delivery that failed verification may still be verified.
+
+        Never so long that another delivery of its event was taken and its key is gone by then.
+        """
+        return max(min(self.quarantine_retention, self.retention - self.window), timedelta(0))
+
+    @property
+    def signed_headers(self) -> frozenset[str]:
+        """The headers, in lower case, that a kept delivery is verified and identified by.
+
+        Empty unless the scheme says that its headers are signatures: a header that is the secret
+        itself is never kept, and neither is its delivery.
+        """
+        own: Iterable[str] = getattr(self.scheme, "signed_headers", ()) if self.is_signed else ()
+        names = frozenset(name.lower() for name in own)
+        return names and names | {name.lower() for name in self.identifying_headers}
+
+    @property
     def retries(self) -> bool:
         """Whether the provider sends again by itself what was not acknowledged."""
         return self.retry_window > timedelta(0)
@@ -184,9 +213,15 @@ class Provider:
         """
         if scope and self.scopes is not None and scope not in self.scopes:
             raise UnknownScope(f"The scope {scope!r} is not among SCOPES.")
-        return configured_secrets(
-            self.secrets, scope, f"{SETTING}['PROVIDERS'][{self.key!r}]['SECRETS']"
-        )
+        return configured_secrets(self.secrets, scope, self._where_secrets)
+
+    def secret_entries(self) -> list[Entry]:
+        """Every secret of no scope, those that have ended too. Raises ImproperlyConfigured."""
+        return secret_entries(self.secrets, "", self._where_secrets)
+
+    @property
+    def _where_secrets(self) -> str:
+        return f"{SETTING}['PROVIDERS'][{self.key!r}]['SECRETS']"
 
     def verify(self, message: Message, secrets: Sequence[Secret], now: float) -> Verdict:
         """Judge the signature; `now` is Unix time in seconds."""

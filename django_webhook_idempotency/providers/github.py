@@ -68,6 +68,8 @@ class GitHub(Provider):
         }
     )
 
+    identifying_headers = frozenset({"x-github-delivery", "x-github-event", "x-github-hook-id"})
+
     options: ClassVar[Mapping[str, options.Validator]] = {
         **options.COMMON,
         "accept_sha1": options.boolean,
@@ -82,6 +84,12 @@ class GitHub(Provider):
             self.resend_window = self.enterprise_resend_window
             if "DEADLINE" not in (values or {}):
                 self.deadline = self.enterprise_deadline
+
+    @property
+    def signed_headers(self) -> frozenset[str]:
+        """The SHA-1 signature too where `verify` would read it."""
+        names = super().signed_headers
+        return names | self.sha1_scheme.signed_headers if self.accept_sha1 else names
 
     def verify(self, message: Message, secrets: Sequence[Secret], now: float) -> Verdict:
         """Judge SHA-256 wherever it is present; SHA-1 alone only with ACCEPT_SHA1."""

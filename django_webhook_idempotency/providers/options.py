@@ -13,6 +13,7 @@ from django.utils.module_loading import import_string
 Validator = Callable[[Any], Any]
 
 SHORTEST_LEASE = timedelta(seconds=0.5)
+SHORTEST_INTERVAL = timedelta(minutes=2)
 
 #: Entries of a provider's dictionary that choose or feed it and are no attributes.
 STRUCTURAL = frozenset({"CLASS"})
@@ -135,6 +136,15 @@ def function(value: Any) -> Any:
     return value
 
 
+def interval(value: Any) -> timedelta | None:
+    """None, or a timedelta that what is noted once a minute can tell of."""
+    if value is None:
+        return None
+    if not isinstance(value, timedelta) or value < SHORTEST_INTERVAL:
+        raise ValueError("None or a datetime.timedelta of two minutes or more")
+    return value
+
+
 def table(value: Any) -> Mapping[str, Any] | None:
     """None, or a dictionary with names as keys. Its values are checked by whoever reads them."""
     if value is None:
@@ -175,6 +185,10 @@ COMMON: Mapping[str, Validator] = {
     "store_body": one_of(True, "unfinished"),
     "store_deliveries": boolean,
     "rejected_limit": natural,
+    "quarantine_limit": natural,
+    "quarantine_max_body": positive,
+    "quarantine_retention": duration,
+    "expect_every": interval,
     "id_from_body": boolean,
     "secondary_key": function,
     "recovery": table,

@@ -29,6 +29,7 @@ class Sangho(Provider):
     retention_floor = timedelta(hours=72)
     # How long Sangho waits for the answer is not published, so there is no `deadline`.
     kept_headers = frozenset({"sangho-event-id", "user-agent"})
+    identifying_headers = frozenset({"sangho-event-id"})
 
     def identify(self, incoming: Incoming) -> Identity:
         """Read the signed `id`; the header [U] only where the body has none.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,8 +20,22 @@ from ..signatures import Secret
 _DOTTED_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 
+@dataclass(frozen=True)
+class Entry:
+    """One entry of SECRETS: a secret, and until when it is let in; None for no end."""
+
+    secret: Secret
+    until: datetime | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it may verify a delivery now."""
+        # Not timezone.now(): that is naive where USE_TZ is False.
+        return self.until is None or datetime.now(UTC) < self.until
+
+
 def configured_secrets(option: Any, scope: str, where: str) -> list[Secret]:
-    """Read the SECRETS option found at `where`.
+    """The secrets of the SECRETS option found at `where` that are live now.
 
     It is a list of secrets, or a callable (or its dotted path) that takes the scope in the URL
     and returns such a list. An entry is text, bytes, or `{"SECRET": ..., "UNTIL": datetime}` for
@@ -28,13 +43,18 @@ def configured_secrets(option: Any, scope: str, where: str) -> list[Secret]:
     secret, which would let everybody in, and when none is live; UnknownScope when a callable
     knows no secret of a scope that isn't blank.
     """
-    entries = list(_entries(option, scope, where))
+    entries = secret_entries(option, scope, where)
     if not entries and scope and not isinstance(option, list | tuple):
         raise UnknownScope(f"There is no secret for the scope {scope!r}.")
-    secrets = [secret for entry in entries if (secret := _live(entry, where)) is not None]
+    secrets = [entry.secret for entry in entries if entry.is_live]
     if not secrets:
         raise ImproperlyConfigured(f"There is no live secret. Set {where} to a list of secrets.")
     return secrets
+
+
+def secret_entries(option: Any, scope: str, where: str) -> list[Entry]:
+    """Every entry of SECRETS, those that have ended too. Raises ImproperlyConfigured."""
+    return [_read(entry, where) for entry in _entries(option, scope, where)]
 
 
 def _entries(option: Any, scope: str, where: str) -> Iterable[Any]:
@@ -71,7 +91,7 @@ def _called(function: Any, scope: str, where: str) -> Any:
         raise ImproperlyConfigured(f"{where} raised {type(error).__name__}.") from error
 
 
-def _live(entry: Any, where: str) -> Secret | None:
+def _read(entry: Any, where: str) -> Entry:
     until = None
     if isinstance(entry, Mapping):
         if not entry.keys() <= {"SECRET", "UNTIL"}:
@@ -91,9 +111,6 @@ def _live(entry: Any, where: str) -> Secret | None:
         raise ImproperlyConfigured(
             f"{where} has an entry that cannot be used. {error} Is the environment variable set?"
         ) from None
-    if until is None:
-        return secret
-    if timezone.is_naive(until):
+    if until is not None and timezone.is_naive(until):
         until = timezone.make_aware(until)
-    # Not timezone.now(): that is naive where USE_TZ is False.
-    return secret if datetime.now(UTC) < until else None
+    return Entry(secret, until)

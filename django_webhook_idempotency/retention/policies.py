@@ -11,11 +11,13 @@ from django.db.models import QuerySet
 
 from .. import ledger
 from ..conf import conf
-from ..models import OrderingKey, WebhookDelivery, WebhookEvent
+from ..models import OrderingKey, QuarantinedDelivery, WebhookDelivery, WebhookEvent
 from ..providers import BUILT_IN, Provider, configured_provider
 from ..providers.keyed import Keyed
 
-_RETENTIONS = frozenset({"RETENTION", "BODY_RETENTION", "DELIVERY_RETENTION"})
+_RETENTIONS = frozenset(
+    {"RETENTION", "BODY_RETENTION", "DELIVERY_RETENTION", "QUARANTINE_RETENTION"}
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Policy:
     keys: datetime
     bodies: datetime
     deliveries: datetime
+    quarantine: datetime
     reachable: datetime
 
     @property
@@ -52,6 +55,7 @@ def policy_of(slug: str, now: datetime, before: datetime | None = None) -> Polic
         keys=before or now - provider.retention,
         bodies=before or now - provider.body_retention,
         deliveries=before or now - provider.delivery_retention,
+        quarantine=before or now - provider.quarantine_time,
         reachable=now - provider.minimum_retention,
     )
 
@@ -63,6 +67,7 @@ def known_providers() -> list[str]:
         *_slugs(WebhookEvent.objects.using(using)),
         *_slugs(WebhookDelivery.objects.using(using)),
         *_slugs(OrderingKey.objects.using(using)),
+        *_slugs(QuarantinedDelivery.objects.using(using)),
     }
     return sorted(stored | set(conf.providers))
 

@@ -24,6 +24,7 @@ from .. import ledger
 from ..inserts import is_locked
 from ..models import MissingEvent, WebhookEvent
 from .policies import Policy
+from .quarantine import Quarantine
 from .walks import Bodies, Deliveries, Keys, Kind, Ordering, Walk
 
 #: Rows in one transaction, and seconds between two.
@@ -83,7 +84,7 @@ class Purge:
         """What there is to walk; keys before bodies, which need not be emptied to be deleted."""
         return [
             walk(policy, self.using)
-            for walk in (Ordering, Deliveries, Keys, Bodies)
+            for walk in (Quarantine, Ordering, Deliveries, Keys, Bodies)
             for policy in self.policies
         ]
 

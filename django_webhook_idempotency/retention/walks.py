@@ -36,6 +36,7 @@ class Kind(StrEnum):
     DELIVERIES = "deliveries"
     RUNS = "runs"
     ORDERING = "ordering"
+    QUARANTINE = "quarantine"
 
 
 class Walk(ABC):

@@ -44,7 +44,11 @@ class Verdict:
 
 
 class Scheme(Protocol):
-    """One way to sign a webhook."""
+    """One way to sign a webhook.
+
+    A scheme whose headers hold signatures, and nothing that lets its bearer in, may name them in
+    `signed_headers`, in lower case: only such deliveries are kept in the quarantine.
+    """
 
     def sign(
         self, body: bytes, secret: Secret, *, timestamp: int, message_id: str = ""

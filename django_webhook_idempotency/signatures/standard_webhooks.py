@@ -87,6 +87,15 @@ class StandardWebhooks:
 
     header_prefixes: tuple[str, ...] = ("webhook", "svix")
 
+    @property
+    def signed_headers(self) -> frozenset[str]:
+        """The headers that `verify` reads, in lower case; they hold signatures and no secret."""
+        return frozenset(
+            f"{prefix}-{part}".lower()
+            for prefix in self.header_prefixes
+            for part in ("id", "timestamp", "signature")
+        )
+
     def sign(
         self, body: bytes, secret: Secret, *, timestamp: int, message_id: str = ""
     ) -> dict[str, str]:

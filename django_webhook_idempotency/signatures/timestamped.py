@@ -29,6 +29,11 @@ class TimestampedHmac:
     version: str = "v1"
     secret_prefix: str = ""
 
+    @property
+    def signed_headers(self) -> frozenset[str]:
+        """The headers that `verify` reads, in lower case; they hold signatures and no secret."""
+        return frozenset({self.header.lower()})
+
     def sign(
         self, body: bytes, secret: Secret, *, timestamp: int, message_id: str = ""
     ) -> dict[str, str]:

@@ -25,6 +25,11 @@ class VersionedHmac:
     timestamp_header: str = "X-Slack-Request-Timestamp"
     version: str = "v0"
 
+    @property
+    def signed_headers(self) -> frozenset[str]:
+        """The headers that `verify` reads, in lower case; they hold signatures and no secret."""
+        return frozenset({self.header.lower(), self.timestamp_header.lower()})
+
     def sign(
         self, body: bytes, secret: Secret, *, timestamp: int, message_id: str = ""
     ) -> dict[str, str]:

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test import Client
+from django.utils import timezone
 
+from django_webhook_idempotency.dispatch.secret_uses import note_use
 from django_webhook_idempotency.models import WebhookEvent
+from django_webhook_idempotency.providers import configured_provider
 from tests.app.models import Effect
 from tests.deliveries import body_of, deliver
 
@@ -49,6 +52,10 @@ def looks_like(collected: list[tuple[str, bool]], *patterns: str) -> bool:
 def handler(handlers: Any) -> None:
     handlers.add(lambda event: Effect.objects.create(event_id=event.event_id), pattern="one.effect")
     connection.ensure_connection()
+    # Once a minute a process notes which secrets are in use: it has just done so.
+    for provider in PROVIDERS:
+        secret = configured_provider(provider).live_secrets()[0]
+        note_use(provider, secret.fingerprint, timezone.now())
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

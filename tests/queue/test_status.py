@@ -122,7 +122,8 @@ def test_a_person_gets_a_table(traffic: None) -> None:
     assert lines[0].split() == list(COLUMNS)
     stripe = next(line for line in lines if line.startswith("stripe"))
     assert stripe.split()[1:6] == ["2", "0", "1", "1", "1"]
-    assert lines[-1].startswith("total")
+    assert lines[6].startswith("total")
+    assert lines[-1].startswith("stripe: secret ") and "last used 0:00:0" in lines[-1]
 
 
 def test_a_provider_that_nobody_knows(db: None) -> None:

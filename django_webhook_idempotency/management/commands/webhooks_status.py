@@ -34,8 +34,9 @@ class Command(BaseCommand):
 
     help = (
         "Show for each provider what is unfinished, how long the oldest has waited, how late the "
-        "next is, dead letters, and what came and was finished a minute. Ends with status "
-        f"{UNHEALTHY} if something is beyond a limit, and 1 if the database cannot be asked."
+        "next is, dead letters, and what came and was finished a minute; then which secrets are in "
+        f"use. Ends with status {UNHEALTHY} if something is beyond a limit or a source silent for "
+        "longer than its EXPECT_EVERY, and 1 if the database cannot be asked."
     )
     requires_migrations_checks = False
 
@@ -99,8 +100,20 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(found.as_dict()))
         elif options["verbosity"]:
             self.table(found)
+            self.secrets(found)
         if found.problems:
             raise CommandError("; ".join(found.problems), returncode=UNHEALTHY)
+
+    def secrets(self, found: Status) -> None:
+        """Print a line for each secret, by its fingerprint, and what there is to say of it."""
+        for slug, contact in found.contacts.items():
+            for secret in contact.secrets:
+                used = "never used"
+                if secret.last_used_at is not None:
+                    ago = (found.checked_at - secret.last_used_at).total_seconds()
+                    used = f"last used {_age(max(ago, 0.0))} ago"
+                remark = secret.remark and f"; {secret.remark}"
+                self.stdout.write(f"{slug}: secret {secret.fingerprint} {used}{remark}")
 
     def table(self, found: Status) -> None:
         """Print a row for each provider, and the total."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 
-from .dispatch.run_log import word
-from .dispatch.work import DeliveryReport, Result
-from .enums import EventStatus, Outcome
-from .models import WebhookEvent
-from .signals import (
+from ..enums import EventStatus, Outcome
+from ..models import WebhookEvent
+from ..signals import (
     webhook_dead,
     webhook_duplicate,
     webhook_failed,
     webhook_processed,
     webhook_received,
 )
+from .run_log import word
+from .work import DeliveryReport, Result
 
 logger = logging.getLogger("django_webhook_idempotency")
 
