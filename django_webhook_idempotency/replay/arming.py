@@ -68,11 +68,14 @@ def arm(seen: WebhookEvent, request: Request) -> Armed:
     Refused, StoreUnavailable, or the database's own error.
     """
     try:
-        event, armed = retried(partial(_arm, seen, request))
+        found = retried(partial(_arm, seen, request))
     except DatabaseError as error:
         if not is_locked(error):
             raise
         raise Refused(Refusal.RUNNING, "Somebody has locked it. Try again later.") from error
+    if found is None:
+        raise out_of_reach(seen)
+    event, armed = found
     logger.info(
         "webhook replay provider=%s event=%s type=%s status_before=%s handler=%s by=%s reason=%s",
         event.provider,
@@ -86,12 +89,14 @@ def arm(seen: WebhookEvent, request: Request) -> Armed:
     return armed
 
 
-def _arm(seen: WebhookEvent, request: Request) -> tuple[WebhookEvent, Armed]:
+def _arm(seen: WebhookEvent, request: Request) -> tuple[WebhookEvent, Armed] | None:
+    """As `arm`; None if it could not be locked: a broken transaction cannot ask why."""
     using = ledger.alias()
     with ledger.own_transaction(using):
         event = WebhookEvent.objects.using(using).lock(seen.pk)
         if event is None:
-            raise out_of_reach(seen)
+            transaction.set_rollback(True, using=using)
+            return None
         refuse_change(event, seen)
         handler = request.handler[:MAX_NAME]
         work = work_for(event, handler)

@@ -87,9 +87,9 @@ class Choice:
         rows = events.filter(self._condition).only(*READ)
         if self.is_by_name:
             numbers = self._named(events)
-            for start in range(0, len(numbers), FOUND_LIMIT):
-                part = numbers[start : start + FOUND_LIMIT]
-                yield list(rows.filter(pk__in=part).order_by("pk"))
+            for start in range(0, len(numbers), PART):
+                part = rows.filter(pk__in=numbers[start : start + PART])
+                yield sorted(part, key=lambda event: event.pk)
             return
         statuses = dict.fromkeys(self._statuses)
         if FINISHED & set(statuses) and (self.since or self.before):

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from django.utils import timezone
+
 from .. import ledger
 from ..dispatch.claims import claim_event
 from ..dispatch.queued import give_back, run_claim
@@ -101,7 +103,7 @@ class Replayer:
         if armed.queued and not must_end:
             return Fate.QUEUED
         # What ran here has ended; if it has only waited for its turn, a worker takes it.
-        is_over = not armed.queued and run_here(armed)
+        is_over = not armed.queued and run_here(armed, self.timeout)
         fate = fate_of(armed, 0 if is_over and not must_end else self.timeout)
         if fate is None:
             return Fate.UNDECIDED if must_end else Fate.QUEUED
@@ -131,9 +133,14 @@ def replay(
     return replayer.report
 
 
-def run_here(armed: Armed) -> bool:
+def run_here(armed: Armed, timeout: float) -> bool:
     """Run an armed event in this thread, as a worker would; False if somebody was quicker."""
-    claim = retried(lambda: claim_event(armed.pk, armed.lane))
+    claim = None
+    for _ in patience(timeout):
+        claim = retried(lambda: claim_event(armed.pk, armed.lane))
+        # Somebody may lock it for a moment who does not run it: another replay, say.
+        if claim is not None or not _is_due(armed.pk):
+            break
     if claim is None:
         return False
     try:
@@ -143,6 +150,11 @@ def run_here(armed: Armed) -> bool:
         give_back(claim)
         raise
     return True
+
+
+def _is_due(pk: int) -> bool:
+    events = WebhookEvent.objects.using(ledger.alias())
+    return events.due(timezone.now()).filter(pk=pk).exists()
 
 
 def fate_of(armed: Armed, timeout: float) -> Fate | None:
