@@ -52,7 +52,7 @@ def picky(client: Client, handlers: Any, drain: Drain, processing: str, configur
 
 
 @pytest.fixture
-def worker(processing: str) -> Any:
+def worker(picky: Picky, processing: str) -> Any:
     """Let a worker run beside the test, if the events are queued."""
     if processing == "inline":
         yield
