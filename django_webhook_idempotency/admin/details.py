@@ -12,7 +12,7 @@ from django.utils.translation import gettext
 
 from ..enums import EventStatus
 from ..exceptions import Superseded
-from ..models import HandlerRun, HandlerStep, WebhookDelivery, WebhookEvent
+from ..models import HandlerRun, HandlerStep, Replay, WebhookDelivery, WebhookEvent
 from .display import (
     NOTHING,
     badge,
@@ -84,6 +84,17 @@ class StepLine:
     finished: str
 
 
+@dataclass(frozen=True)
+class ReplayLine:
+    """One replay of the event, ready to be shown."""
+
+    requested: str
+    by: str
+    reason: str
+    handler: str
+    status_before: str
+
+
 def header_lines(delivery: WebhookDelivery) -> list[tuple[str, str]]:
     """A delivery's kept headers by name; whatever else may be stored is left out."""
     headers = delivery.headers if isinstance(delivery.headers, dict) else {}
@@ -153,6 +164,26 @@ def step_lines(event: WebhookEvent) -> Lines[StepLine]:
     rows = list(steps[: SHOWN + 1])
     lines = [StepLine(row.name, row.handler, time_text(row.finished_at)) for row in rows[:SHOWN]]
     return Lines(lines, cut=len(rows) > SHOWN)
+
+
+def replay_lines(event: WebhookEvent) -> Lines[ReplayLine]:
+    """The newest replays of an event."""
+    rows = list(Replay.objects.filter(event=event).order_by("-pk")[: SHOWN + 1])
+    lines = [
+        ReplayLine(
+            requested=time_text(row.requested_at),
+            by=row.requested_by,
+            reason=row.reason,
+            handler=row.handler or gettext("all handlers"),
+            status_before=_status_badge(row.status_before),
+        )
+        for row in rows[:SHOWN]
+    ]
+    return Lines(lines, cut=len(rows) > SHOWN)
+
+
+def _status_badge(status: str) -> str:
+    return choice_badge(status, str(dict(EventStatus.choices).get(status, status)))
 
 
 def _only_run(event: WebhookEvent) -> RunLine:

@@ -38,7 +38,8 @@ class Walk:
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """Every row by column, except those whose key is NULL. Raises AdoptError."""
-        missing = [name for name in self.columns if name not in columns_of(self.using, self.table)]
+        there = columns_of(self.using, self.table)
+        missing = [name for name in self.columns if name not in there]
         if missing:
             # SQLite would take the quoted name for a text.
             raise AdoptError(f"Table {self.table!r} has no column {missing[0]!r}.")
