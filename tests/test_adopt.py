@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, load_command_class
 from django.db import connection
 from django.test import Client
 from django.utils import timezone
@@ -23,6 +23,7 @@ from django_webhook_idempotency.exceptions import Reject
 from django_webhook_idempotency.models import WebhookEvent, digest_of
 from django_webhook_idempotency.providers import configured_provider
 from tests.deliveries import deliver
+from tests.replay.test_command import ROOT, own_options
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -404,3 +405,9 @@ def test_a_key_that_is_taken_meanwhile_is_known() -> None:
 def test_a_source_that_is_no_table_says_so() -> None:
     with pytest.raises(AdoptError, match="no name of a table"):
         list(Table("default", "").rows())
+
+
+def test_the_page_names_every_option() -> None:
+    command = load_command_class("django_webhook_idempotency", "adopt_webhooks")
+    text = (ROOT / "docs/adopt.md").read_text()
+    assert [name for name in own_options(command) if f"`{name}" not in text] == []

@@ -6,7 +6,7 @@ from django.db import DatabaseError, models
 from django.utils.translation import gettext_lazy as _
 
 from .. import ledger
-from ..dispatch.claims import release
+from ..dispatch.claims import lease_of, release
 from ..dispatch.resolving import work_of
 from ..dispatch.work import Work
 from ..enums import FINISHED, EventStatus
@@ -58,7 +58,7 @@ def refuse_change(event: WebhookEvent, seen: WebhookEvent) -> None:
 def _store_is_free(event: WebhookEvent) -> bool:
     """Whether nobody has the lease of an event whose row does not show one."""
     store, token = lease_store(), ledger.new_token()
-    if not store.acquire(event.dedupe_key, token, work_of(event).provider.lease):
+    if not store.acquire(event.dedupe_key, token, lease_of(event.provider)):
         return False
     release(store, event.dedupe_key, token)
     return True

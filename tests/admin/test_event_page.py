@@ -17,6 +17,7 @@ from tests.admin.conftest import DELIVERIES, EVENTS, address
 from tests.admin.sample import FINGERPRINT, Sample, raised
 
 Text = Callable[..., str]
+# Session, user, the event, the start of its bodies, deliveries, runs, steps, replays.
 PAGE_QUERIES = 8
 
 

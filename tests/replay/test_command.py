@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, load_command_class
+from django.core.management.base import BaseCommand
 from django.test import Client
 
 from django_webhook_idempotency.exceptions import Reject
@@ -165,3 +166,17 @@ def test_signals_and_log_lines_are_those_of_a_worker(
     )
     assert "webhook run" in ran
     assert "outcome=processed" in ran
+
+
+def test_the_page_names_every_option() -> None:
+    command = load_command_class("django_webhook_idempotency", "replay_webhooks")
+    text = (ROOT / "docs/replay.md").read_text()
+    assert [name for name in own_options(command) if f"`{name}" not in text] == []
+
+
+def own_options(command: BaseCommand) -> set[str]:
+    def names(of: BaseCommand) -> set[str]:
+        actions = of.create_parser("", "")._actions
+        return {name for action in actions for name in action.option_strings}
+
+    return names(command) - names(BaseCommand())

@@ -245,6 +245,25 @@ class TestUnfinished:
         assert (stored().status, crew.calls) == (EventStatus.DEAD, "a2 b1 c1")
 
 
+@ATOMIC
+def test_others_of_an_event_whose_workers_were_lost(
+    client: Client, handlers: Any, drain: Drain, again: Again, configure: Any, atomic: bool
+) -> None:
+    """They have no failed run to show that they gave up."""
+    configure(PROCESSING="queued", MAX_ATTEMPTS=1)
+    crew = Crew(handlers, atomic=atomic)
+    deliver(client, "stripe")
+    assert Rotation().claim() is not None
+    past = timezone.now() - timedelta(seconds=1)
+    WebhookEvent.objects.update(lease_expires_at=past, next_attempt_at=past)
+    drain()
+    assert (stored().status, crew.calls) == (EventStatus.DEAD, "a0 b0 c0")
+    again(handler="a")
+    assert (stored().status, crew.calls) == (EventStatus.DEAD, "a1 b0 c0")
+    again()
+    assert (stored().status, crew.calls) == (EventStatus.PROCESSED, "a1 b1 c1")
+
+
 def test_a_handler_that_has_no_part_in_it(
     client: Client, handlers: Any, drain: Drain, again: Again, processing: str
 ) -> None:

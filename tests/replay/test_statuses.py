@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.http import HttpRequest, HttpResponse
@@ -17,8 +18,10 @@ from django_webhook_idempotency.enums import EventStatus
 from django_webhook_idempotency.exceptions import Ignore, Reject, Retry, Superseded
 from django_webhook_idempotency.models import HandlerRun, HandlerStep, Replay, WebhookEvent
 from django_webhook_idempotency.replay import Fate, Refusal, Report, replay
+from django_webhook_idempotency.stores import lease_store
 from tests.deliveries import body_of, deliver, signed_headers
 from tests.replay.conftest import Recorder, stored
+from tests.services import REDIS_URL
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -330,6 +333,24 @@ class TestRefused:
         assert Rotation().claim() is not None
         past = timezone.now() - timedelta(seconds=1)
         WebhookEvent.objects.update(lease_expires_at=past)
+        assert again().is_good
+        assert (stored().status, handler.calls) == (EventStatus.PROCESSED, 1)
+
+    @pytest.mark.service("redis")
+    def test_while_somebody_holds_its_lease_in_redis(
+        self, client: Client, handlers: Any, drain: Drain, again: Again, configure: Any
+    ) -> None:
+        """Whoever runs it in a request renews its lease there, and not in the row."""
+        configure(PROCESSING="queued", STORE="redis", REDIS_URL=REDIS_URL)
+        handler = Recorder()
+        handlers.add(handler)
+        deliver(client, "stripe", f"evt_{uuid4()}")
+        claim = Rotation().claim()
+        assert claim is not None
+        past = timezone.now() - timedelta(seconds=1)
+        WebhookEvent.objects.update(lease_expires_at=past)
+        self.refused(again(), Refusal.RUNNING)
+        lease_store().release(claim.event.dedupe_key, claim.token)
         assert again().is_good
         assert (stored().status, handler.calls) == (EventStatus.PROCESSED, 1)
 
