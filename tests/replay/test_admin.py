@@ -76,7 +76,7 @@ def test_chosen_confirmed_and_told_of(log_in: Any, handler: Recorder) -> None:
     assert "2 events. processed: 2" in unescape(done.content.decode())
     assert handler.calls == 4
     assert set(Replay.objects.values_list("requested_by", "reason")) == {("ann", data["reason"])}
-    entries = LogEntry.objects.order_by("pk")
+    entries: Any = LogEntry.objects.order_by("pk")
     assert [entry.object_id for entry in entries] == [str(first.pk), str(second.pk)]
     assert data["reason"] in entries[0].change_message
     shown = client.get(address(EVENTS, first.pk)).content.decode()
