@@ -152,7 +152,7 @@ def _mysql(insert: Insert) -> Inserted:
             return _mariadb(insert)
         return _mysql_without_returning(insert)
     except IntegrityError as error:
-        if _is_key_conflict(error, insert.event):
+        if is_key_conflict(error, insert.event):
             return Inserted()
         raise
 
@@ -187,7 +187,8 @@ def _mysql_without_returning(insert: Insert) -> Inserted:
     return Inserted(pk, twin)
 
 
-def _is_key_conflict(error: DatabaseError, event: WebhookEvent) -> bool:
+def is_key_conflict(error: DatabaseError, event: WebhookEvent) -> bool:
+    """Whether MySQL or MariaDB refused a row since one of its keys is taken."""
     if not error.args or error.args[0] != _MYSQL_DUPLICATE:
         return False
     keys = [constraint.name for constraint in event._meta.constraints]

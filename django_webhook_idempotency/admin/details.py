@@ -16,6 +16,7 @@ from ..models import (
     HandlerRun,
     HandlerStep,
     QuarantinedDelivery,
+    Replay,
     WebhookDelivery,
     WebhookEvent,
 )
@@ -88,6 +89,17 @@ class StepLine:
     name: str
     handler: str
     finished: str
+
+
+@dataclass(frozen=True)
+class ReplayLine:
+    """One replay of the event, ready to be shown."""
+
+    requested: str
+    by: str
+    reason: str
+    handler: str
+    status_before: str
 
 
 def header_lines(delivery: WebhookDelivery) -> list[tuple[str, str]]:
@@ -170,6 +182,26 @@ def step_lines(event: WebhookEvent) -> Lines[StepLine]:
     rows = list(steps[: SHOWN + 1])
     lines = [StepLine(row.name, row.handler, time_text(row.finished_at)) for row in rows[:SHOWN]]
     return Lines(lines, cut=len(rows) > SHOWN)
+
+
+def replay_lines(event: WebhookEvent) -> Lines[ReplayLine]:
+    """The newest replays of an event."""
+    rows = list(Replay.objects.filter(event=event).order_by("-pk")[: SHOWN + 1])
+    lines = [
+        ReplayLine(
+            requested=time_text(row.requested_at),
+            by=row.requested_by,
+            reason=row.reason,
+            handler=row.handler or gettext("all handlers"),
+            status_before=_status_badge(row.status_before),
+        )
+        for row in rows[:SHOWN]
+    ]
+    return Lines(lines, cut=len(rows) > SHOWN)
+
+
+def _status_badge(status: str) -> str:
+    return choice_badge(status, str(dict(EventStatus.choices).get(status, status)))
 
 
 def _only_run(event: WebhookEvent) -> RunLine:

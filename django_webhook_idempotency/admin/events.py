@@ -13,18 +13,19 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from ..models import HandlerRun, HandlerStep, WebhookDelivery, WebhookEvent
-from .details import bodies_of, delivery_lines, run_lines, step_lines
+from ..models import HandlerRun, HandlerStep, Replay, WebhookDelivery, WebhookEvent
+from .details import bodies_of, delivery_lines, replay_lines, run_lines, step_lines
 from .display import NOTHING, above, choice_badge, duration_text, retry_text, time_text, two_lines
 from .filters import EventTypeFilter, ProviderFilter, ScopeFilter, StatusFilter
 from .ledger import LedgerAdmin
 from .links import list_link, may_view, with_link
+from .replays import ReplaysEvents
 from .searching import find_events
 from .sources import source_of
 from .summaries import summarize, summary_of
 
 
-class WebhookEventAdmin(LedgerAdmin[WebhookEvent]):
+class WebhookEventAdmin(ReplaysEvents, LedgerAdmin[WebhookEvent]):
     """What happened, how often it was sent, and how it ended."""
 
     list_display = (
@@ -79,6 +80,8 @@ class WebhookEventAdmin(LedgerAdmin[WebhookEvent]):
             context["runs"] = run_lines(event)
         if may_view(request, HandlerStep):
             context["steps"] = step_lines(event)
+        if may_view(request, Replay):
+            context["replays"] = replay_lines(event)
         return super().render_change_form(request, context, *args, **kwargs)
 
     @admin.display(description=_("event"))

@@ -57,6 +57,14 @@ def claim_due(lane: str, scope: str) -> Claim | None:
     return None
 
 
+def claim_event(pk: int, lane: str) -> Claim | None:
+    """Claim one event, if it is due and nobody locks it.
+
+    Raises StoreUnavailable, or the database's own error.
+    """
+    return _claim_one([pk], lease_of(lane), timezone.now())
+
+
 def lease_of(slug: str) -> timedelta:
     """How long a claim on a provider's events outlives its worker."""
     try:

@@ -78,7 +78,8 @@ class Ending:
     def status(self) -> EventStatus:
         """The status that the event has from now on."""
         if self.is_open:
-            troubled = self.retry_at is not None or bool(self.event.last_error)
+            troubled = any(record.failures for record in self.past.values())
+            troubled |= bool(self.failed or self.event.last_error)
             return EventStatus.FAILED if troubled else EventStatus.PENDING
         if not self.is_done:
             return EventStatus.DEAD

@@ -54,11 +54,15 @@ def in_turn(handlers: Iterable[Handler], past: Mapping[str, Record]) -> list[Han
     return sorted(handlers, key=lambda each: len(past[each.stored_name].lost))
 
 
-def charge(event: WebhookEvent, work: Work, past: Mapping[str, Record]) -> None:
+def charge(
+    event: WebhookEvent, work: Work, handlers: Iterable[Handler], past: Mapping[str, Record]
+) -> None:
     """Hold each attempt that was lost against a handler, and write that down.
 
-    Before anything reads the payload, which may be what ends the process.
+    Before anything reads the payload, which may be what ends the process. `handlers` are in the
+    order in which the first attempt calls them.
     """
+    handlers = list(handlers)
     lost = WorkerLost.__name__
     if notes_starts(work):
         runs = HandlerRun.objects.using(ledger.alias()).filter(event=event, finished_at=None)
@@ -69,7 +73,7 @@ def charge(event: WebhookEvent, work: Work, past: Mapping[str, Record]) -> None:
         has_runs = any(number in record.numbers for record in past.values())
         if has_runs and (number < event.attempts - 1 or notes_starts(work)):
             continue  # it came to its end, or was lost between two handlers
-        for handler in in_turn(work.handlers, past):
+        for handler in in_turn(handlers, past):
             record = past[handler.stored_name]
             is_over = record.is_done or record.has_given_up(handler, work.provider)
             if not is_over and number not in record.numbers:

@@ -23,6 +23,7 @@ from .finish import finish, is_written
 from .heartbeat import heartbeat
 from .leased import LeasedRun
 from .losses import charge, in_turn, note_start, notes_starts, runs_of
+from .replayed import Replays
 from .runs import Run, WriterBusy, call, insist
 from .transitions import Record, changes_done, records
 from .turns import Turns, Waits
@@ -75,9 +76,11 @@ class QueuedRun(LeasedRun):
         if self.event.attempts == 1:
             self.past = {handler.stored_name: Record() for handler in handlers}
             return handlers
-        self.past = records(self.event, handlers)
+        replays = Replays.of(self.event)
+        handlers = replays.in_turn(handlers)
+        self.past = records(self.event, handlers, replays)
         if self.abandoned:
-            charge(self.event, self.work, self.past)
+            charge(self.event, self.work, handlers, self.past)
         handlers = in_turn(handlers, self.past)
         left = [each for each in handlers if not self.past[each.stored_name].is_done]
         todo = [each for each in left if not self.has_given_up(each)]
@@ -85,6 +88,10 @@ class QueuedRun(LeasedRun):
         self.rest_until = self.turns.rest_until
         if self.rest_until is not None:
             self.resting = [each for each in todo if self.is_resting(each)]
+        others, until = replays.resting(todo, self.turns)
+        if until is not None:
+            self.resting += [each for each in others if each not in self.resting]
+            self.rest_until = max(filter(None, [self.rest_until, until]))
         return [each for each in todo if each not in self.resting]
 
     def is_resting(self, handler: Handler) -> bool:

@@ -16,6 +16,7 @@ from ..exceptions import Ignore, Reject, Retry, Superseded
 from ..handlers import Handler
 from ..models import HandlerRun, WebhookEvent
 from ..providers import Provider
+from .replayed import Replays
 from .responses import remembered
 from .runs import BODY_COLUMNS
 from .work import Work
@@ -36,16 +37,19 @@ class Record:
     lost: set[int] = field(default_factory=set)
     #: The numbers of all runs.
     numbers: set[int] = field(default_factory=set)
+    #: Whether the event was finished, or given up, before another handler alone was replayed.
+    left_out: bool = False
+    given_up: bool = False
 
     @property
     def is_done(self) -> bool:
         """Whether the handler is through with the event in a good way."""
-        return self.succeeded or self.superseded
+        return self.succeeded or self.superseded or self.left_out
 
     def has_given_up(self, handler: Handler, provider: Provider) -> bool:
         """Whether the handler is not to be tried again by itself."""
         failures = self.failures + len(self.lost)
-        return self.rejected or failures >= attempts_of(handler, provider)
+        return self.given_up or self.rejected or failures >= attempts_of(handler, provider)
 
     @property
     def is_lost(self) -> bool:
@@ -58,11 +62,16 @@ def attempts_of(handler: Handler, provider: Provider) -> int:
     return handler.max_attempts or provider.max_attempts
 
 
-def records(event: WebhookEvent, handlers: Iterable[Handler]) -> dict[str, Record]:
+def records(
+    event: WebhookEvent, handlers: Iterable[Handler], replays: Replays | None = None
+) -> dict[str, Record]:
     """What each handler's runs have come to, by the handler's stored name.
 
-    Failures of attempts that are forgiven do not count. What runs at this moment counts as lost.
+    Failures of attempts that are forgiven do not count, nor do successes before a replay. What
+    runs at this moment counts as lost. `replays` are those of the event, if the caller has read
+    them.
     """
+    replays = replays or Replays.of(event)
     found = {handler.stored_name: Record() for handler in handlers}
     runs = (
         HandlerRun.objects.using(ledger.alias())
@@ -71,16 +80,21 @@ def records(event: WebhookEvent, handlers: Iterable[Handler]) -> dict[str, Recor
     )
     for name, error_class, number, finished_at in runs:
         record = found.setdefault(name, Record())
+        terms = replays.terms_of(name)
         record.numbers.add(number)
         if finished_at is None:
-            if number > event.forgiven:
+            if number > terms.forgiven:
                 record.lost.add(number)
             continue
-        record.succeeded |= not error_class
-        record.superseded |= error_class == Superseded.__name__
-        if number > event.forgiven:
+        if number > terms.forgotten:
+            record.succeeded |= not error_class
+            record.superseded |= error_class == Superseded.__name__
+        if number > terms.forgiven:
             record.failures += error_class not in ("", Superseded.__name__)
             record.rejected |= error_class == Reject.__name__
+    for name, record in found.items():
+        terms = replays.terms_of(name)
+        record.left_out, record.given_up = terms.left_out, terms.given_up
     return found
 
 

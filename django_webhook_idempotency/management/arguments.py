@@ -60,3 +60,18 @@ def duration(text: str) -> timedelta:
     if not found or not int(found[1]):
         raise ArgumentTypeError(f"{text!r} is not a time such as 90s, 5m or 12h")
     return timedelta(**{_UNITS[found[2] or "s"]: int(found[1])})
+
+
+def positive_number(text: str) -> float:
+    """Read a number above zero."""
+    if not (re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text, re.ASCII) and float(text) > 0):
+        raise ArgumentTypeError(f"{text!r} is not a number above zero")
+    return float(text)
+
+
+def type_pattern(text: str) -> str:
+    """Read an event type, a prefix such as `invoice.*`, or `*`."""
+    prefix = text.removesuffix(".*")
+    if text != "*" and (not prefix or "*" in prefix):
+        raise ArgumentTypeError(f"{text!r} is neither a type nor 'prefix.*' nor '*'")
+    return text

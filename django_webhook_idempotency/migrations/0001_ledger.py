@@ -397,6 +397,7 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "webhook event",
                 "verbose_name_plural": "webhook events",
+                "permissions": [("replay_webhookevent", "Can replay webhook event")],
                 "indexes": [
                     models.Index(fields=["content_key"], name="webhook_event_content"),
                     models.Index(fields=["event_id"], name="webhook_event_event_id"),
@@ -437,6 +438,18 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("status_before", models.CharField(max_length=16, verbose_name="status before")),
+                (
+                    "others_at",
+                    models.DateTimeField(
+                        blank=True, editable=False, null=True, verbose_name="others due at"
+                    ),
+                ),
+                (
+                    "others_forgiven",
+                    models.PositiveIntegerField(
+                        default=0, editable=False, verbose_name="forgiven the others"
+                    ),
+                ),
                 (
                     "event",
                     models.ForeignKey(

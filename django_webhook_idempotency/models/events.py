@@ -68,6 +68,7 @@ class WebhookEvent(models.Model):
     class Meta:
         verbose_name = _("webhook event")
         verbose_name_plural = _("webhook events")
+        permissions = [("replay_webhookevent", "Can replay webhook event")]
         constraints = [
             models.UniqueConstraint(fields=["dedupe_key"], name="webhook_event_dedupe_key"),
             models.UniqueConstraint(fields=["secondary_key"], name="webhook_event_secondary_key"),

@@ -12,7 +12,8 @@ from .events import WebhookEvent
 class Replay(models.Model):
     """One time that somebody let an event run again.
 
-    What a handler did before it no longer counts: its runs up to the number `after`.
+    What the handlers did before no longer counts: their runs up to the number `after`. If it is for
+    one handler, the others keep what they have come to.
     """
 
     event = models.ForeignKey(
@@ -26,6 +27,12 @@ class Replay(models.Model):
     requested_at = models.DateTimeField(_("requested at"), default=timezone.now)
     #: Where the event stood before.
     status_before = models.CharField(_("status before"), max_length=16)
+    #: Of a replay for one handler: when the others were due, and how many attempts were forgiven
+    #: them before.
+    others_at = models.DateTimeField(_("others due at"), null=True, blank=True, editable=False)
+    others_forgiven = models.PositiveIntegerField(
+        _("forgiven the others"), default=0, editable=False
+    )
 
     class Meta:
         verbose_name = _("replay")

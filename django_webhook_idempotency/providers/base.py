@@ -81,6 +81,8 @@ class Provider:
 
     slug: ClassVar[str] = ""
     name: ClassVar[str] = ""
+    #: What the provider's own scope is, for a person who has to name it; empty if it has none.
+    scoped_by: ClassVar[str] = ""
     #: The vendor's pages that these facts were read from.
     docs: ClassVar[tuple[str, ...]] = ()
     scheme: Scheme | None = None

@@ -21,6 +21,7 @@ class GitHub(Provider):
 
     slug = "github"
     name = "GitHub"
+    scoped_by = "the hook's id (X-GitHub-Hook-ID)"
     docs = (
         "https://docs.github.com/en/webhooks/webhook-events-and-payloads#delivery-headers",
         "https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries",

@@ -31,6 +31,7 @@ class Slack(Provider):
 
     slug = "slack"
     name = "Slack"
+    scoped_by = "the app's id (api_app_id)"
     docs = (
         "https://docs.slack.dev/apis/events-api",
         "https://docs.slack.dev/authentication/verifying-requests-from-slack",

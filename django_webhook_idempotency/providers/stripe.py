@@ -38,6 +38,7 @@ class Stripe(Provider):
 
     slug = "stripe"
     name = "Stripe"
+    scoped_by = "<account>:<mode>, such as ':live' for the live events of your own account"
     docs = (
         "https://docs.stripe.com/webhooks",
         "https://docs.stripe.com/webhooks/process-undelivered-events",
@@ -78,7 +79,7 @@ class Stripe(Provider):
         return Identity(
             event_id=self.usable_id(text_at(document, "id"), incoming),
             event_type=event_type,
-            scope=compound(account, _mode(document.get("livemode"))),
+            scope=compound(account, mode_of(document.get("livemode"))),
             secondary=self._secondary(event_type, text_at(document, "data.object.id")),
         )
 
@@ -104,7 +105,8 @@ class Stripe(Provider):
         return ""
 
 
-def _mode(livemode: object) -> str:
+def mode_of(livemode: object) -> str:
+    """The mode in a scope: `live`, `test`, or empty where it is not known."""
     if livemode is True:
         return "live"
     return "test" if livemode is False else ""

@@ -17,7 +17,8 @@ from tests.admin.conftest import DELIVERIES, EVENTS, address
 from tests.admin.sample import FINGERPRINT, Sample, raised
 
 Text = Callable[..., str]
-PAGE_QUERIES = 7  # session, user, the event, the start of its bodies, deliveries, runs, steps
+# Session, user, the event, the start of its bodies, deliveries, runs, steps, replays.
+PAGE_QUERIES = 8
 
 
 def section(page: str, name: str) -> str:

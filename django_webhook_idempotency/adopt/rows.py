@@ -1,0 +1,117 @@
+"""One remembered event, as another table or a file has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, tzinfo
+from datetime import time as clock
+from decimal import Decimal
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+from django.utils.dateparse import parse_date, parse_datetime
+
+from ..exceptions import WebhookError
+
+
+class AdoptError(WebhookError):
+    """The source cannot be read as it was described."""
+
+
+class BadRow(ValueError):
+    """One row says too little, or nothing that can be understood. The text quotes none of it."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """An event that was processed elsewhere. `moment` is when; None if that is not known."""
+
+    place: str
+    event_id: str
+    event_type: str
+    moment: datetime | None
+    scope: str = ""
+    url_scope: str = ""
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A row that cannot be adopted: where it stands, and why, without anything of it."""
+
+    place: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Scopes:
+    """What tells equal ids apart: the same for every row, or read from a column of each.
+
+    `scope` is the provider's own, `url_scope` the one in the URL of our endpoint.
+    """
+
+    scope: str = ""
+    scope_column: str = ""
+    url_scope: str = ""
+    url_scope_column: str = ""
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are read."""
+        return [name for name in (self.scope_column, self.url_scope_column) if name]
+
+    def of(self, read: Callable[[str], Any]) -> tuple[str, str]:
+        """Both scopes of a row whose cells `read` gives by column."""
+        own = text_of(read(self.scope_column)) if self.scope_column else self.scope
+        url = text_of(read(self.url_scope_column)) if self.url_scope_column else self.url_scope
+        return own, url
+
+
+def text_of(value: Any) -> str:
+    """A cell as text, without the spaces that a column of fixed length adds."""
+    return "" if value is None else str(value).strip()
+
+
+def id_of(value: Any) -> str:
+    """A cell that holds an event's id. Raises BadRow for a blank one."""
+    found = text_of(value)
+    if not found:
+        raise BadRow("blank id")
+    return found
+
+
+def moment_of(value: Any, zone: tzinfo = UTC) -> datetime | None:
+    """A cell that holds a time: ISO, or Unix seconds. One in the future is now; a blank one None.
+
+    `zone` is that of times which do not say theirs. Raises BadRow.
+    """
+    if value is None or text_of(value) == "":
+        return None
+    try:
+        moment = _read(value)
+        if timezone.is_naive(moment):
+            moment = moment.replace(tzinfo=zone)
+        moment = min(moment, datetime.now(UTC)).astimezone(UTC)
+    except (ValueError, OverflowError, OSError, ArithmeticError):
+        raise BadRow("unreadable time") from None
+    return moment if settings.USE_TZ else timezone.make_naive(moment)
+
+
+def _read(value: Any) -> datetime:
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, date):
+        return datetime.combine(value, clock.min)
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return datetime.fromtimestamp(float(value), UTC)
+    text = text_of(value)
+    if text.replace(".", "", 1).isdecimal() and text.isascii():
+        return datetime.fromtimestamp(float(text), UTC)
+    moment = parse_datetime(text)
+    if moment is None:
+        day = parse_date(text)
+        if day is None:
+            raise ValueError("no time")
+        moment = datetime.combine(day, clock.min)
+    return moment
