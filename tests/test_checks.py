@@ -433,7 +433,7 @@ class TestSecrets:
 
 
 class TestLimits:
-    """E018, W019, W020 and W044."""
+    """E018, W019, W020 and W043."""
 
     @pytest.mark.parametrize(
         ("provider", "options", "needed"),
@@ -474,7 +474,7 @@ class TestLimits:
         short = {"RETENTION": 33 * DAY}  # three days beyond Stripe's thirty
         assert of(**short) == of(**short, QUARANTINE_RETENTION=3 * DAY) == []
         said = of(**short, QUARANTINE_RETENTION=4 * DAY)
-        assert ids(said) == ["W044"]
+        assert ids(said) == ["W043"]
         assert "4 days, 0:00:00, but they are kept for 3 days" in said[0].msg
         assert "['RETENTION'] to 34 days" in str(said[0].hint)
 
@@ -866,7 +866,7 @@ class TestIds:
 
     def test_no_number_is_used_twice(self) -> None:
         numbers = [identifier[-3:] for identifier in checks.IDS]
-        assert sorted(set(numbers)) == numbers
+        assert sorted(set(numbers)) == numbers == [f"{n:03}" for n in range(1, len(numbers) + 1)]
 
     def test_each_has_a_test_that_names_it(self) -> None:
         text = "".join(each.read_text() for each in Path(__file__).parent.glob("test_check*.py"))

@@ -56,5 +56,5 @@ IDS: Mapping[str, str] = {
     "--database).",
     "webhooks.E042": "RECOVERY cannot be used: something in it does not exist or does not fit, or "
     "an extra is not installed.",
-    "webhooks.W044": "Refused deliveries are to be kept for longer than RETENTION leaves them.",
+    "webhooks.W043": "Refused deliveries are to be kept for longer than RETENTION leaves them.",
 }

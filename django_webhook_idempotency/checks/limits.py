@@ -64,7 +64,7 @@ def check_quarantine(app_configs: Any = None, **kwargs: Any) -> Iterable[CheckMe
             "their event may be gone.",
             hint=f"Set {target.where('RETENTION')} to "
             f"{target.provider.window + target.provider.quarantine_retention} or more.",
-            id="webhooks.W044",
+            id="webhooks.W043",
         )
         for target in targets()
         if not target.view

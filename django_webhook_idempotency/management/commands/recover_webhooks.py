@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from django.db import DatabaseError
 
 from ...conf import conf
 from ...recovery import LINES, Allowance, Recovery, SourceReport, recover, recoveries
+from ...recovery.quarantine import reverify
 from ..arguments import point_in_time, positive
 
 #: Exit status where an API asked for a longer pause: run it again.
@@ -55,6 +57,12 @@ class Command(BaseCommand):
             metavar="EVENTS",
             help="Get or run at most so many events. Default: no limit.",
         )
+        parser.add_argument(
+            "--quarantine",
+            action="store_true",
+            help="Ask nobody: verify once more what was refused and kept, with the secrets of now, "
+            "and process what holds.",
+        )
         parser.add_argument("--json", action="store_true", help="Print one JSON document.")
 
     def handle(
@@ -64,9 +72,15 @@ class Command(BaseCommand):
         since: datetime | None,
         dry_run: bool,
         limit: int | None,
+        quarantine: bool,
         **options: Any,
     ) -> None:
         """Recover, print what came of it, and say by the exit status whether all was done."""
+        if quarantine:
+            if since is not None:
+                raise CommandError("--since is for what providers are asked, not for --quarantine.")
+            self.verify_again(providers, limit=limit, dry_run=dry_run, **options)
+            return
         problems: list[str] = []
         allowance, reports = Allowance(limit), []
         for recovery in self.recoveries(providers, problems):
@@ -77,6 +91,30 @@ class Command(BaseCommand):
         if options["json"]:
             self.stdout.write(json.dumps([report.as_dict() for report in reports]))
         self.end(reports, problems)
+
+    def verify_again(
+        self, providers: list[str], *, limit: int | None, dry_run: bool, **options: Any
+    ) -> None:
+        """Verify what was refused, and print what came of it."""
+        try:
+            unknown = sorted(set(providers) - set(conf.providers))
+            if unknown:
+                raise CommandError(f"Not in the settings: {', '.join(unknown)}.")
+            report = reverify(providers, limit=limit, dry_run=dry_run)
+        except (ImproperlyConfigured, DatabaseError) as error:
+            raise CommandError(str(error)) from error
+        if options["json"]:
+            self.stdout.write(json.dumps(asdict(report)))
+        elif options["verbosity"]:
+            self.stdout.write(f"quarantine{', and nothing was done' if dry_run else ''}:")
+            counts = {k: v for k, v in asdict(report).items() if k not in ("problems", "stopped")}
+            for name, count in counts.items():
+                if count or name == "looked_at":
+                    self.stdout.write(f"  {name.replace('_', ' '):<12}  {count:>7,}")
+        if report.problems:
+            raise CommandError(" ".join(report.problems))
+        if report.postponed:
+            raise CommandError("Something was postponed: run it again.", returncode=UNDONE)
 
     def recoveries(self, providers: list[str], problems: list[str]) -> list[Recovery]:
         """What to recover; a provider that is set up wrongly keeps no other from its turn."""
