@@ -12,7 +12,7 @@ from typing import Any
 
 from ..exceptions import MalformedWebhook
 from ..providers import Incoming
-from ..providers.base import compound
+from ..providers.identity import compound
 from ..providers.stripe import Stripe, mode_of
 from .rows import Bad, BadRow, Row, id_of, moment_of, text_of
 from .tables import Walk, columns_of

@@ -21,7 +21,7 @@ from .claims import Claim, release
 from .endings import Ending, given_up
 from .finish import finish, is_written
 from .heartbeat import heartbeat
-from .leased import LeasedRun
+from .leased_run import LeasedRun
 from .losses import charge, in_turn, note_start, notes_starts, runs_of
 from .replayed import Replays
 from .runs import Run, WriterBusy, call, insist

@@ -9,7 +9,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from ..conf import SETTING, conf
-from .base import Answer, Identity, Provider, Redelivery
+from .base import Provider
+from .identity import Answer, Identity, Redelivery
 from .incoming import Incoming
 
 __all__ = [

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 from .. import signatures
 from ..signatures import Message, Secret, Verdict
 from . import options
-from .base import Answer, Identity, Provider
+from .base import Provider
+from .identity import Answer, Identity
 from .incoming import FORM, Incoming, as_object, text_at
 
 

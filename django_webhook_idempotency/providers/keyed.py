@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from .base import Identity, Provider
+from .base import Provider
+from .identity import Identity
 from .incoming import Incoming
 
 

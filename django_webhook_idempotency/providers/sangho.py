@@ -9,7 +9,8 @@ from datetime import timedelta
 
 from .. import signatures
 from ..exceptions import MalformedWebhook
-from .base import Identity, Provider
+from .base import Provider
+from .identity import Identity
 from .incoming import Incoming, text_at
 
 

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 from .. import signatures
 from ..exceptions import MalformedWebhook
 from . import options
-from .base import Answer, Identity, Provider, Redelivery, compound
+from .base import Provider
+from .identity import Answer, Identity, Redelivery, compound
 from .incoming import FORM, Incoming, as_object, text_at
 
 _CARRIES_AN_EVENT = re.compile(rb"(?:\A|&)(?:command|payload)=")

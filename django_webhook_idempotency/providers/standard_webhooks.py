@@ -8,7 +8,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from .. import signatures
-from .base import Identity, Provider
+from .base import Provider
+from .identity import Identity
 from .incoming import Incoming, text_at
 
 

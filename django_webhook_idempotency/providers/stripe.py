@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 
 from .. import signatures
 from . import options
-from .base import Identity, Provider, compound
+from .base import Provider
+from .identity import Identity, compound
 from .incoming import Incoming, brackets, text_at
 
 # A key in quotes, a colon, an integer. Inside of a JSON string the quotes would be escaped.

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from django_webhook_idempotency.dispatch.leased import LeasedRun
+from django_webhook_idempotency.dispatch.leased_run import LeasedRun
 from django_webhook_idempotency.dispatch.work import Result
 from django_webhook_idempotency.enums import EventStatus
 from django_webhook_idempotency.models import HandlerRun, WebhookDelivery, WebhookEvent

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from django_webhook_idempotency.enums import Outcome
 from django_webhook_idempotency.exceptions import MalformedWebhook, Reject, Retry
 from django_webhook_idempotency.providers import Answer, Identity, Incoming, Provider, Redelivery
-from django_webhook_idempotency.providers.base import compound
+from django_webhook_idempotency.providers.identity import compound
 
 from .cases import NOW, incoming
 
