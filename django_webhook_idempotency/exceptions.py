@@ -33,6 +33,10 @@ class UnknownScope(WebhookError):
     """The scope in the URL belongs to nobody (404)."""
 
 
+class HandlerMissing(WebhookError, ImproperlyConfigured):
+    """No handler wants a stored event any more: this process may run older code, or newer."""
+
+
 class MissingExtra(WebhookError, ImproperlyConfigured):
     """An optional dependency is needed and not installed.
 

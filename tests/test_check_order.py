@@ -17,7 +17,11 @@ def found(**options: Any) -> list[str]:
     """What the check says of handlers of Stripe with these options."""
     entry = {"SECRETS": ["whsec_0123456789abcdef"], **options}
     with override_settings(WEBHOOK_IDEMPOTENCY={"PROVIDERS": {"stripe": entry}}):
-        said = [each for each in run_checks(tags=[checks.TAG]) if each.id == "webhooks.E040"]
+        said = [
+            each
+            for each in run_checks(tags=[checks.TAG], databases=[])
+            if each.id == "webhooks.E040"
+        ]
     assert all(each.hint for each in said)
     return [each.msg for each in said]
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
+from ..exceptions import HandlerMissing
 from ..handlers import Handler, registry
 from ..models import WebhookEvent
 from ..providers import Provider, configured_provider
@@ -75,7 +76,7 @@ def work_of(event: WebhookEvent) -> Work:
         handlers = registry.find(event.provider, event.event_type)
         if not handlers:
             # It was wanted when it was stored: this process may be older or newer than that one.
-            raise ImproperlyConfigured(
+            raise HandlerMissing(
                 f"No handler is registered any more for {event.event_type!r} of "
                 f"{event.provider!r}. Bring it back, or register one that raises Ignore."
             )

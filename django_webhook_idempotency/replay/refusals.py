@@ -10,7 +10,7 @@ from ..dispatch.claims import lease_of, release
 from ..dispatch.resolving import work_of
 from ..dispatch.work import Work
 from ..enums import FINISHED, EventStatus
-from ..exceptions import StoreUnavailable, WebhookError
+from ..exceptions import HandlerMissing, StoreUnavailable, WebhookError
 from ..models import HandlerRun, WebhookEvent, displayable
 from ..stores import lease_store
 
@@ -72,6 +72,8 @@ def work_for(event: WebhookEvent, handler: str) -> Work:
         work = work_of(event)
     except (DatabaseError, StoreUnavailable):
         raise
+    except HandlerMissing as error:
+        raise Refused(Refusal.NO_HANDLER, str(error)) from error
     except Exception as error:
         # Whatever keeps the handlers from being found is the project's.
         text = f"{type(error).__name__}: {error}"
@@ -83,11 +85,9 @@ def work_for(event: WebhookEvent, handler: str) -> Work:
         if handler not in names:
             raise Refused(
                 Refusal.NO_HANDLER,
-                f"{handler} is none of its handlers: {', '.join(names) or 'it has none'}.",
+                f"{handler} is none of its handlers: {', '.join(names)}.",
             )
         return work
-    if not names:
-        raise Refused(Refusal.NO_HANDLER, "No handler is registered for its provider and type.")
     ran = _names_that_ran(event)
     if ran and not ran & set(names):
         raise _only_a_request(event, ", ".join(sorted(ran)))

@@ -87,9 +87,14 @@ def on_redis(app: Celery) -> Iterator[None]:
 
 @contextmanager
 def working(app: Celery) -> Iterator[None]:
-    """A worker of the app's in a thread of this process."""
-    with start_worker(app, pool="solo", perform_ping_check=False, shutdown_timeout=20):
-        yield
+    """A worker of the app's in a thread of this process, which changes the level of the log."""
+    root = logging.getLogger()
+    level = root.level
+    try:
+        with start_worker(app, pool="solo", perform_ping_check=False, shutdown_timeout=20):
+            yield
+    finally:
+        root.setLevel(level)
 
 
 def eventually(condition: Callable[[], Any], timeout: float = 10) -> bool:
