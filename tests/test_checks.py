@@ -875,7 +875,7 @@ class TestIds:
             short = identifier.removeprefix("webhooks.")
             assert f'"{short}"' in text or f'"{identifier}"' in text
 
-    def test_the_test_project_has_no_fault(self, capsys: Any) -> None:
+    def test_the_test_project_has_no_fault(self, db: None) -> None:
         call_command("check", "--tag", checks.TAG)
         assert found() == []
 
