@@ -19,7 +19,7 @@ from django.utils import timezone
 from .enums import EventStatus
 from .exceptions import InsideTransaction, LeaseLost
 from .inserts import is_locked
-from .models import MAX_ERROR, WebhookEvent, displayable, text_of
+from .models import MAX_ERROR, WebhookEvent, class_name, displayable, text_of
 
 #: PostgreSQL: serialization failure, deadlock.
 _TRANSIENT_SQLSTATES = frozenset({"40001", "40P01"})
@@ -252,4 +252,4 @@ def adopt(event: WebhookEvent, changes: Mapping[str, Any]) -> None:
 
 def error_text(error: BaseException) -> str:
     """One line on an error, fit to be stored."""
-    return displayable(f"{type(error).__name__}: {text_of(error)}", MAX_ERROR)
+    return displayable(f"{class_name(error)}: {text_of(error)}", MAX_ERROR)

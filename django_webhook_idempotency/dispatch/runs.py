@@ -23,6 +23,7 @@ from ..models import (
     MAX_TRACEBACK,
     HandlerRun,
     WebhookEvent,
+    class_name,
     displayable,
     text_of,
 )
@@ -123,9 +124,9 @@ class Run:
             finished_at=timezone.now(),
         )
         if isinstance(error, Superseded):
-            run.error_class = Superseded.__name__
+            run.error_class = class_name(error)
         elif error is not None and not isinstance(error, Ignore):
-            run.error_class = type(error).__name__[:255]
+            run.error_class = class_name(error)[:255]
             run.error_message = displayable(text_of(error), MAX_ERROR)
             run.traceback = displayable(
                 "".join(traceback.format_exception(error))[-MAX_TRACEBACK:], MAX_TRACEBACK

@@ -14,7 +14,7 @@ from .. import ledger
 from ..enums import FINISHED, EventStatus
 from ..exceptions import Ignore, Reject, Retry, Superseded
 from ..handlers import Handler
-from ..models import HandlerRun, WebhookEvent
+from ..models import HandlerRun, WebhookEvent, is_rejection
 from ..providers import Provider
 from .replayed import Replays
 from .responses import remembered
@@ -91,7 +91,7 @@ def records(
             record.superseded |= error_class == Superseded.__name__
         if number > terms.forgiven:
             record.failures += error_class not in ("", Superseded.__name__)
-            record.rejected |= error_class == Reject.__name__
+            record.rejected |= is_rejection(error_class)
     for name, record in found.items():
         terms = replays.terms_of(name)
         record.left_out, record.given_up = terms.left_out, terms.given_up

@@ -9,7 +9,15 @@ from .quarantine import ExpectedSource, QuarantinedDelivery, SecretUse
 from .recovery import MissingEvent, RecoveryCursor
 from .replays import Replay
 from .runs import HandlerRun, HandlerStep
-from .texts import MAX_ERROR, MAX_TRACEBACK, digest_of, displayable, text_of
+from .texts import (
+    MAX_ERROR,
+    MAX_TRACEBACK,
+    class_name,
+    digest_of,
+    displayable,
+    is_rejection,
+    text_of,
+)
 
 __all__ = [
     "MAX_ERROR",
@@ -26,7 +34,9 @@ __all__ = [
     "SecretUse",
     "WebhookDelivery",
     "WebhookEvent",
+    "class_name",
     "digest_of",
     "displayable",
+    "is_rejection",
     "text_of",
 ]

@@ -9,8 +9,7 @@ from enum import StrEnum
 from django.utils import timezone
 
 from ..enums import EventStatus
-from ..exceptions import Reject
-from ..models import MissingEvent, WebhookEvent
+from ..models import MissingEvent, WebhookEvent, is_rejection
 from .base import Sent
 from .missing import rests_until
 from .running import is_left_to_others
@@ -96,4 +95,4 @@ def decide(case: Case, fresh: datetime, attempts: int, *, anew: bool) -> Decisio
 def is_rejected(event: WebhookEvent) -> bool:
     """Whether a handler has said that the event can never be processed."""
     is_dead = event.status == EventStatus.DEAD
-    return is_dead and event.last_error.startswith(f"{Reject.__name__}:")
+    return is_dead and is_rejection(event.last_error)

@@ -69,9 +69,9 @@ class Report:
     problems: list[str] = field(default_factory=list)
     stopped: bool = False
 
-    def note(self, provider: str, error: BaseException) -> None:
+    def note(self, provider: str, what: str) -> None:
         """Remember a problem, each once."""
-        problem = f"{provider}: {first_line(error)}"
+        problem = f"{provider}: {what}"
         if problem not in self.problems and len(self.problems) < MAX_PROBLEMS:
             self.problems.append(problem)
 
@@ -151,12 +151,17 @@ class Round:
         except (AnyDatabaseError, StoreUnavailable) as error:
             self._errors += 1
             report.postponed += 1
-            report.note(row.provider, error)
+            report.note(row.provider, first_line(error))
             ledger.drop_broken_connection(ledger.alias())
             report.stopped = self._errors >= MAX_ERRORS
         except (ImproperlyConfigured, WebhookError) as error:
             report.unreadable += 1
-            report.note(row.provider, error)
+            report.note(row.provider, first_line(error))
+        except Exception as error:
+            # A tenant that is gone, or a mistake in the project's code: of this row alone. What
+            # the error says may quote it.
+            report.unreadable += 1
+            report.note(row.provider, type(error).__name__)
 
     def _provider(self, row: QuarantinedDelivery) -> Provider:
         """The provider of a row as it was at the receipt. Raises ImproperlyConfigured."""

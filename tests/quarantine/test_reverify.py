@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import time_machine
+from django.http import Http404
 from django.test import Client
 from django.utils import timezone
 
@@ -223,6 +224,46 @@ class TestConfiguration:
         }
         report = reverify()
         assert report.unreadable == 1 and "'a' is not among SCOPES" in report.problems[0]
+
+
+class Careless(Stripe):
+    """Takes for granted what a body need not have."""
+
+    def identify(self, incoming: Incoming) -> Identity:
+        return Identity(incoming.json["no such field"] if b"evt_1" in incoming.body else "evt_2")
+
+
+def test_a_mistake_in_the_projects_code_stops_no_other_delivery(
+    client: Client, settings: Any, effects: None
+) -> None:
+    for secret in ("mistaken", RIGHT["stripe"]):
+        own = {"CLASS": f"{__name__}.Careless", "SECRETS": [secret]}
+        settings.WEBHOOK_IDEMPOTENCY = {"PROVIDERS": {"stripe": own}}
+        if secret == "mistaken":
+            for event_id in ("evt_1", "evt_2"):
+                send(client, "stripe", event_id)
+    report = reverify()
+    assert (report.unreadable, report.processed) == (1, 1)
+    assert report.problems == ["stripe: KeyError"]
+    assert QuarantinedDelivery.objects.count() == 1
+
+
+def secrets_of_tenants(scope: str) -> list[str]:
+    if scope == "gone":
+        raise Http404("No tenant of that name.")
+    return [RIGHT["stripe"]]
+
+
+def test_a_tenant_that_is_gone_stops_no_other(
+    client: Client, configure: Configure, settings: Any, effects: None
+) -> None:
+    configure(WRONG)
+    for scope in ("gone", "here"):
+        send(client, "stripe", "evt_1", path=f"/webhooks/stripe/{scope}/")
+    settings.WEBHOOK_IDEMPOTENCY = {"PROVIDERS": {"stripe": {"SECRETS": secrets_of_tenants}}}
+    report = reverify()
+    assert (report.unreadable, report.processed) == (1, 1)
+    assert report.problems == ["stripe: Http404"]
 
 
 class ByHeader(Stripe):

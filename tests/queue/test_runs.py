@@ -211,6 +211,38 @@ class TestRun:
         assert sorted(Effect.objects.values_list("name", flat=True)) == ["bad", "good", "last"]
         assert (good.calls, bad.calls, last.calls) == (1, 2, 1)
 
+    def test_a_rejection_of_ones_own_kind_is_for_good(
+        self, client: Client, handlers: Any, drain: Callable[[], int], later: Callable[..., None]
+    ) -> None:
+        """Also beside a handler whose retry runs the event again."""
+
+        class OrderGone(Reject):
+            pass
+
+        rejecting, failing = Faulty(OrderGone("no order")), Faulty(ValueError("first"))
+        handlers.add(rejecting)
+        handlers.add(failing)
+        deliver(client, "stripe")
+        drain()
+        later()
+        drain()
+        assert (rejecting.calls, failing.calls) == (1, 2)
+        assert stored().status == EventStatus.DEAD
+        assert HandlerRun.objects.filter(error_class="Reject: OrderGone").count() == 1
+
+    def test_a_strangers_error_of_that_name_is_a_failure_as_any_other(
+        self, client: Client, handlers: Any, drain: Callable[[], int], later: Callable[..., None]
+    ) -> None:
+        stranger = type("Reject", (Exception,), {"__module__": "celery.exceptions"})
+        one = Faulty(stranger("requeue"))
+        handlers.add(one)
+        deliver(client, "stripe")
+        drain()
+        assert stored().last_error == "celery.exceptions.Reject: requeue"
+        later()
+        drain()
+        assert (stored().status, one.calls) == (EventStatus.PROCESSED, 2)
+
     def test_a_handler_says_when_to_try_again(
         self, client: Client, handlers: Any, drain: Callable[[], int]
     ) -> None:
