@@ -7,7 +7,7 @@ nothing, and the connection would be of no more use to whoever has it next.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,8 @@ from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
 
-#: What a driver of PostgreSQL says of a connection without a transaction.
-_IDLE = 0
+#: What a driver of PostgreSQL says of a connection with a transaction; a broken one is in none.
+_BEGUN = frozenset({1, 2, 3})
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Depth:
     savepoints: int = 0
     inside: bool = False
     autocommit: bool = True
+    begun: bool = False
 
     @classmethod
     def of(cls, connection: BaseDatabaseWrapper) -> Depth:
@@ -36,6 +37,7 @@ class Depth:
             len(connection.savepoint_ids),
             connection.in_atomic_block,
             connection.autocommit or connection.connection is None,
+            not connection.in_atomic_block and _has_begun(connection),
         )
 
 
@@ -67,13 +69,17 @@ def _take_back(connection: BaseDatabaseWrapper, before: Depth) -> bool:
     now = Depth.of(connection)
     deeper = now.blocks > before.blocks or (now.inside and not before.inside)
     switched_off = before.autocommit and not before.inside and not now.autocommit
-    if not (deeper or switched_off or (not now.inside and _has_begun(connection))):
+    if not (deeper or switched_off or (now.begun and not before.begun)):
         return False
     savepoint = next(iter(connection.savepoint_ids[before.savepoints :]), None)
     del connection.atomic_blocks[before.blocks :]
     del connection.savepoint_ids[before.savepoints :]
     if not before.inside:
         connection.in_atomic_block = connection.needs_rollback = False
+        # SQLite's database in memory does not go with its connection, which stays open.
+        with suppress(Exception):
+            connection.rollback()
+            connection.set_autocommit(connection.settings_dict["AUTOCOMMIT"])
         connection.close()
         return True
     connection.needs_rollback = True
@@ -93,4 +99,4 @@ def _has_begun(connection: BaseDatabaseWrapper) -> bool:
         return False
     if connection.vendor == "sqlite":
         return bool(raw.in_transaction)
-    return connection.vendor == "postgresql" and raw.info.transaction_status != _IDLE
+    return connection.vendor == "postgresql" and raw.info.transaction_status in _BEGUN

@@ -103,6 +103,11 @@ def _claimed_already(
         return None
     if not store.acquire(stored.dedupe_key, token, work.provider.lease):
         return None
+    events = WebhookEvent.objects.using(ledger.alias())
+    if not events.held_by(stored.pk, token).exists():
+        # Somebody else was quicker, in the moment in which nobody had the lease.
+        release(store, stored.dedupe_key, token)
+        return None
     event.pk = stored.pk
     return Claim(event, token)
 

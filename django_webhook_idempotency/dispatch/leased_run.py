@@ -123,7 +123,7 @@ class LeasedRun:
             return
         with ledger.own_transaction(self.using):
             soon = timezone.now() if self.work.lane is not None else None
-            changes = {"attempts": before, "next_attempt_at": soon}
+            changes = {"attempts": before, "next_attempt_at": soon, "lane": self.work.lane}
             ledger.finish(self.event, self.token, status=EventStatus.FAILED, **changes)
 
     @property

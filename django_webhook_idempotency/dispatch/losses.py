@@ -64,7 +64,7 @@ def charge(
     """
     handlers = list(handlers)
     lost = WorkerLost.__name__
-    if notes_starts(work):
+    if any(record.lost for record in past.values()):
         runs = HandlerRun.objects.using(ledger.alias()).filter(event=event, finished_at=None)
         runs.update(error_class=lost)
     for number in range(event.forgiven + 1, event.attempts):

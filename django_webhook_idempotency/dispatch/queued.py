@@ -25,8 +25,10 @@ from .work import Result
 
 logger = logging.getLogger("django_webhook_idempotency")
 
-#: How long an event waits for the settings to be put right.
+#: How long an event waits for the settings, or its handler, to be put right: a tenth of its age
+#: between these, so that many that wait for long do not keep a worker busy.
 MISCONFIGURED_WAIT = timedelta(seconds=60)
+LONGEST_MISCONFIGURED_WAIT = timedelta(minutes=10)
 
 
 #: How long an event waits that did not get SQLite's one lock for writing.
@@ -50,7 +52,7 @@ def run_claim(claim: Claim) -> Result:
         logger.critical(
             "webhook event %s waits for the settings: %s: %s", event.pk, type(error).__name__, error
         )
-        give_back(claim, MISCONFIGURED_WAIT, error)
+        give_back(claim, misconfigured_wait(event), error)
         return Result(Outcome.FAILED, event, error)
     run = QueuedRun(claim, work, RowAndStore(lease_store()))
     try:
@@ -64,6 +66,12 @@ def run_claim(claim: Claim) -> Result:
     log_run(event, result, started_at)
     announce_run(event, result)
     return result
+
+
+def misconfigured_wait(event: WebhookEvent) -> timedelta:
+    """How long an event waits that this process cannot run."""
+    tenth = (timezone.now() - event.received_at) / 10
+    return min(max(tenth, MISCONFIGURED_WAIT), LONGEST_MISCONFIGURED_WAIT)
 
 
 def give_back(
@@ -81,9 +89,10 @@ def give_back(
         "attempts": before,
         "next_attempt_at": until,
     }
-    tried: dict[str, Any] = {"attempts": before + 1, "status": EventStatus.FAILED}
+    # Where a handler has ended, what was lost before is charged already.
+    tried = {"attempts": before + 1, "status": EventStatus.FAILED, **ledger.UNLEASED}
     if claim.abandoned:
-        tried["status"] = changes["status"] = EventStatus.PROCESSING
+        changes["status"] = EventStatus.PROCESSING
         changes |= {"lease_token": ledger.new_token(), "lease_expires_at": until}
     if error is not None:
         changes["last_error"] = ledger.error_text(error)

@@ -43,6 +43,8 @@ class QueuedRun(LeasedRun):
         self.resting: list[Handler] = []
         self.rest_until: datetime | None = None
         self.turns = Turns(claim.event, self.using, matter=work.is_ordered)
+        #: Whether runs are written down before they start.
+        self.notes_starts = notes_starts(work)
         #: Whether a handler was called in this attempt.
         self.ran = False
         self.settled: Result | None = None
@@ -92,6 +94,8 @@ class QueuedRun(LeasedRun):
         if until is not None:
             self.resting += [each for each in others if each not in self.resting]
             self.rest_until = max(filter(None, [self.rest_until, until]))
+        # Whoever looks at a loss could not tell a handler that rests from the one that ran.
+        self.notes_starts |= bool(self.resting)
         return [each for each in todo if each not in self.resting]
 
     def is_resting(self, handler: Handler) -> bool:
@@ -127,7 +131,7 @@ class QueuedRun(LeasedRun):
         """Run one handler in its turn. Raises Waits if an older event comes first."""
         try:
             self.turns.enter(handler)
-            if notes_starts(self.work):
+            if self.notes_starts:
                 note_start(self.event, handler, self.event.attempts)
         except Waits:
             raise
@@ -193,7 +197,7 @@ class QueuedRun(LeasedRun):
 
     def end_run(self, row: HandlerRun) -> None:
         """Write a run that has ended in place of the note that it has started."""
-        if notes_starts(self.work):
+        if self.notes_starts:
             runs = runs_of(self.event, row.handler, row.number)
             runs.filter(finished_at=None)._raw_delete(self.using)
         row.pk = None

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 
 from django.db import DatabaseError, transaction
-from django.db.models import F
 from django.utils import timezone
 
 from .. import ledger
 from ..enums import EventStatus, Outcome
 from ..exceptions import StoreUnavailable
-from ..models import WebhookEvent
+from ..models import Replay, WebhookEvent
 from .calling import look_again
 from .engines import tell
 from .meeting import meet, meet_twin
@@ -45,7 +45,7 @@ def deliver_queued(event: WebhookEvent, work: Work) -> Result:
             stored = ledger.find(event)
             if stored is not None:
                 result = meet(event, stored, work) or own(event, stored, work)
-                result = result or rearm(stored, work)
+                result = result or rearm(stored, work, event.received_at)
                 if result is not None:
                     return result
         except DatabaseError as error:
@@ -115,7 +115,7 @@ def refuse_overflow(work: Work) -> None:
 
 def own(event: WebhookEvent, stored: WebhookEvent, work: Work) -> Result | None:
     """What this very delivery has stored, if the answer to its commit was lost; else None."""
-    if stored.received_at != event.received_at or stored.status != EventStatus.PENDING:
+    if stored.enqueued_at != event.received_at or stored.status != EventStatus.PENDING:
         return None
     tell(stored.pk)
     result = Result(Outcome.ACCEPTED, stored, recorded=True)
@@ -123,10 +123,23 @@ def own(event: WebhookEvent, stored: WebhookEvent, work: Work) -> Result | None:
     return result
 
 
-def rearm(stored: WebhookEvent, work: Work) -> Result | None:
+def attempts_before(event: WebhookEvent) -> int:
+    """The attempts that a redelivery forgives.
+
+    One more if the last thing that happened to the event was that a single handler was to run
+    again, and did not: the redelivery is for all of them.
+    """
+    if not event.forgiven:
+        return event.attempts
+    alone = Replay.objects.using(ledger.alias()).filter(event=event, after=event.attempts)
+    return event.attempts + alone.exclude(handler="").exists()
+
+
+def rearm(stored: WebhookEvent, work: Work, received_at: datetime) -> Result | None:
     """Let a failed event run again now; a copy of one that is stored or running is a duplicate.
 
-    None while somebody else locks it, who may run its handlers in a request.
+    `received_at` is the time of this delivery. None while somebody else locks it, who may run its
+    handlers in a request.
     """
     if stored.status not in REARMED and stored.lane is not None:
         return Result(Outcome.DUPLICATE, stored)
@@ -137,15 +150,18 @@ def rearm(stored: WebhookEvent, work: Work) -> Result | None:
         # It stems from a view that only a request could run, so no worker would ever see it.
         idle = event.filter(lane__isnull=True).free(now)
     with ledger.bounded_lock_wait(using, work.provider.wait), ledger.own_transaction(using):
-        if WebhookEvent.objects.using(using).lock(stored.pk) is None:
+        locked = WebhookEvent.objects.using(using).lock(stored.pk)
+        if locked is None:
             return None
+        past = attempts_before(locked)
         if idle.update(
             status=EventStatus.PENDING,
-            forgiven=F("attempts"),
+            attempts=past,
+            forgiven=past,
             lane=work.lane,
             view=work.view or "",
-            next_attempt_at=now,
-            enqueued_at=now,
+            next_attempt_at=received_at,
+            enqueued_at=received_at,
         ):
             if work.is_ordered:
                 end_rest(stored, using)

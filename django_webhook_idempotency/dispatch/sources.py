@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from django.db import connections
 
@@ -72,14 +73,15 @@ def _walk(lane: str) -> Iterator[Source]:
     rows = _rows(_FIRST_SCOPES, [lane, lane, lane, PAGE])
     while rows:
         for scope, due_at in rows:
-            yield Source(lane, scope, due_at)
+            if due_at is not None:
+                yield Source(lane, scope, due_at)
         if len(rows) < PAGE:
             return
         rows = _rows(_NEXT_SCOPES, [lane, rows[-1][0], lane, lane, PAGE])
 
 
-def _rows(statement: str, values: list[str | int]) -> list[tuple[str, datetime]]:
-    """Scopes and when an event of each is due."""
+def _rows(statement: str, values: list[str | int]) -> list[tuple[str, Any]]:
+    """Scopes and when an event of each is due; None where no event has a time."""
     connection = connections[ledger.alias()]
     field = WebhookEvent._meta.get_field("next_attempt_at")
     column = field.get_col("e")
@@ -100,7 +102,7 @@ def _rows(statement: str, values: list[str | int]) -> list[tuple[str, datetime]]
 #: table are old, the bound on the scope counts for little, and all before it would be read as well.
 _LEAP = """
 SELECT scope, next_attempt_at FROM {{table}} FORCE INDEX (webhook_event_lane)
-WHERE lane = %s {start}
+WHERE lane = %s {start} AND next_attempt_at IS NOT NULL
 ORDER BY scope, next_attempt_at LIMIT %s
 """
 _FIRST_LEAP = _LEAP.format(start="")

@@ -45,10 +45,19 @@ class Steps:
         self.event._steps = self
 
     def __exit__(self, *error: object) -> None:
-        """Store what was done by steps that were cancelled before they could, as another failed."""
+        """Store what was done by steps that were cancelled before they could, as another failed.
+
+        Raises the TypeError of one that cannot be kept, if nothing else is being raised.
+        """
         self.event._steps = None
+        problem: TypeError | None = None
         for name, result in list(self._done.items()):
-            self._keep(name, result)
+            try:
+                self._keep(name, result)
+            except TypeError as raised:
+                problem = problem or raised
+        if problem is not None and error[0] is None:
+            raise problem
 
     def run(self, name: str, function: Callable[[], Any]) -> Any:
         """Call `function` if no run has finished the step, and return its result as JSON has it.

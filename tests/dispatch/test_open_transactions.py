@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
+from django.db.backends.sqlite3.base import DatabaseWrapper
 from django.test import Client
 
+from django_webhook_idempotency.dispatch.blocks import Depth, _take_back
 from django_webhook_idempotency.dispatch.serving import serve
 from django_webhook_idempotency.models import WebhookEvent
 from django_webhook_idempotency.signals import webhook_processed
@@ -114,3 +117,30 @@ def test_of_several_handlers_only_that_one_is_undone(
     succeeded = event.runs.filter(error_class="").values_list("handler", flat=True)
     assert set(succeeded) == {"first", "last"}
     assert Effect.objects.count() == 2
+
+
+@pytest.mark.only_on("postgresql")
+def test_who_lives_with_a_lost_connection_has_left_nothing_open(
+    receive: Callable[..., int], handlers: Any
+) -> None:
+    mails: list[str] = []
+
+    def mail(event: WebhookEvent) -> None:
+        mails.append(event.event_id)
+        with suppress(DatabaseError), connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    handlers.add(mail, atomic=False)
+    receive("evt_1", "t.mail")
+    assert (mails, WebhookEvent.objects.get().status) == (["evt_1"], "processed")
+
+
+@pytest.mark.only_on("sqlite")
+def test_what_is_left_open_in_memory_is_undone_too() -> None:
+    """Closing does nothing there: the tests of many projects run so."""
+    memory = DatabaseWrapper({**connection.settings_dict, "NAME": ":memory:"}, "memory")
+    memory.ensure_connection()
+    before = Depth.of(memory)
+    memory.cursor().execute("BEGIN")
+    assert _take_back(memory, before)
+    assert not memory.connection.in_transaction

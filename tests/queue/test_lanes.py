@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -84,3 +84,14 @@ def test_a_look_reads_no_more_of_a_flood() -> None:
     before = reads()
     assert len({source.scope for source in sources.sources()}) == 50
     assert reads() - before < 50 * (sources.LEAP + 2)
+
+
+def test_a_row_without_a_time_stops_nobody(
+    client: Client, handlers: Any, drain: Callable[[], int]
+) -> None:
+    handlers.add(lambda event: None)
+    deliver(client, "stripe", "evt_1")
+    deliver(client, "slack", "evt_2")
+    WebhookEvent.objects.filter(event_id="evt_2").update(next_attempt_at=None)
+    assert drain() == 1
+    assert WebhookEvent.objects.get(event_id="evt_1").status == "processed"

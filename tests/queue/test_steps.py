@@ -244,6 +244,41 @@ class TestCoroutines:
         run()
         assert (stored().status, calls.count("charge")) == (EventStatus.PROCESSED, 1)
 
+    def test_one_that_cannot_be_kept_hides_neither_another_nor_the_error(
+        self, handlers: Any, run: Callable[[], None]
+    ) -> None:
+        done: list[str] = []
+
+        async def handler(event: WebhookEvent) -> None:
+            go = asyncio.Event()
+            begun: list[str] = []
+            fails = not done
+
+            def work(name: str, result: Any) -> Callable[[], Any]:
+                async def do() -> Any:
+                    begun.append(name)
+                    await go.wait()
+                    done.append(name)
+                    return result
+
+                return do
+
+            async def fail() -> None:
+                while fails and len(begun) < 2:
+                    await asyncio.sleep(0.005)
+                go.set()
+                if fails:
+                    raise ValueError("the real one")
+
+            steps = [event.astep("one", work("one", object())), event.astep("two", work("two", 2))]
+            await asyncio.gather(*steps, fail())
+
+        handlers.add(handler, atomic=False)
+        run()
+        assert "the real one" in last_error()
+        run()
+        assert sorted(done) == ["one", "two"]
+
     def test_the_same_step_at_the_same_time_is_done_once(
         self, handlers: Any, run: Callable[[], None]
     ) -> None:
