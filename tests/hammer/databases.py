@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,7 +26,7 @@ from .brokers import free_port
 START_TIMEOUT = 60  # seconds
 
 
-class DatabaseServer:
+class DatabaseServer(ABC):
     """A server that keeps its data in a directory, and crashes when it is told to."""
 
     #: The user that Debian's package made, since the server refuses to run as root.
@@ -51,13 +52,13 @@ class DatabaseServer:
             command, user=self.owner, cwd=self.directory, capture_output=True, check=True
         )
 
+    @abstractmethod
     def create(self) -> None:
         """Make the files of an empty server."""
-        raise NotImplementedError
 
+    @abstractmethod
     def command(self) -> list[str]:
         """What starts it in the foreground."""
-        raise NotImplementedError
 
     def start(self) -> None:
         """Start it and wait until it answers; after a crash it repairs its files first."""
