@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-class Api:
+class Api(ABC):
     """What every fake API has: a record of what was asked, faults, and a clock of its own."""
 
     def __init__(self) -> None:
@@ -52,9 +53,9 @@ class Api:
         """Unix time by the API's clock."""
         return time.time() + self.ahead
 
+    @abstractmethod
     def answer(self, asked: Asked) -> Reply:
         """The usual answer."""
-        raise NotImplementedError
 
     @contextmanager
     def served(self) -> Iterator[None]:
