@@ -84,8 +84,8 @@ class Getter:
         if case.sent.body is None:
             return self.send_again(case, row)
         self.report.problems.append(
-            f"Event {case.event.pk} stems from a view that reads the request itself, and can only "
-            "be sent again by its provider."
+            f"Event {case.event.pk} stems from a view that reads the request itself, or its handler "
+            "is gone: it can only be sent again by its provider."
         )
         return False
 

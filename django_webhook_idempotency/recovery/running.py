@@ -11,6 +11,7 @@ from ..dispatch.resolving import work_of
 from ..dispatch.run_log import announce_run, log_run
 from ..dispatch.work import DeliveryReport, Result, Work
 from ..enums import EventStatus, Origin
+from ..exceptions import HandlerMissing
 from ..models import HandlerRun, WebhookEvent
 from ..providers import Incoming, Provider
 from .base import Sent
@@ -53,7 +54,11 @@ def run_again(pk: int) -> Result | None:
     stored = WebhookEvent.objects.using(ledger.alias()).get(pk=pk)
     copy = WebhookEvent(**{name: getattr(stored, name) for name in _COPIED})
     copy.status = EventStatus.PENDING
-    work = work_of(copy)
+    try:
+        work = work_of(copy)
+    except HandlerMissing:
+        # A decorated view has failed on it, or its handler is gone: nothing here can tell which.
+        return None
     if stored.body is None or _needs_request(stored, work):
         return None
     return _deliver(copy, work)
@@ -75,8 +80,11 @@ def ingest(sent: Sent, body: bytes, provider: Provider, view: str) -> Result | N
         received_at=timezone.now(),
     )
     event.view = view
-    work = work_of(event)
-    return _deliver(event, work) if work.handlers else None
+    try:
+        work = work_of(event)
+    except HandlerMissing:
+        return None
+    return _deliver(event, work)
 
 
 def _needs_request(stored: WebhookEvent, work: Work) -> bool:
@@ -84,8 +92,6 @@ def _needs_request(stored: WebhookEvent, work: Work) -> bool:
 
     Without a lane it does; but a dead one has none either, and is known by who ran it.
     """
-    if not work.handlers:
-        return True
     if stored.status != EventStatus.DEAD:
         return stored.lane is None
     runs = HandlerRun.objects.using(ledger.alias()).filter(event=stored.pk)

@@ -8,7 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.test import RequestFactory
 
+from django_webhook_idempotency.decorators import idempotent_webhook
 from django_webhook_idempotency.enums import EventStatus
 from django_webhook_idempotency.exceptions import Reject
 from django_webhook_idempotency.models import (
@@ -31,6 +33,7 @@ from django_webhook_idempotency.recovery import (
 from django_webhook_idempotency.recovery.deciding import Case, Decision
 from django_webhook_idempotency.recovery.getting import Getter
 from tests.app.models import Effect
+from tests.deliveries import signed_headers
 from tests.recovery.conftest import HOOK, configure
 from tests.recovery.fake_github import APP_HOOK, TOKEN, Canned, FakeGitHub
 
@@ -192,8 +195,27 @@ class TestWhatRunsAgainHere:
         )
         assert counts(run()) == {"found": 1, "pending": 1}
 
-    def test_not_what_only_a_request_can_run(self, served, run):
+    def test_not_what_only_a_request_can_run(self, github, run):
         """A view that reads the request itself failed: no handler here knows what it does."""
+
+        @idempotent_webhook("github")
+        def fail(request):
+            raise RuntimeError
+
+        github.redelivers = False
+        event = github.happen()
+        headers = signed_headers("github", event.body, event.guid, "push")
+        headers["X-GitHub-Hook-ID"] = "42"
+        request = RequestFactory().generic(
+            "POST", "/", event.body, "application/json", headers=headers
+        )
+        assert fail(request).status_code == 500
+        github.note(HOOK, event, 500)
+        past_the_backoff()
+        assert counts(run()) == {"found": 1, "redelivered": 1}
+        assert github.attempts
+
+    def test_not_what_such_a_view_failed_on_where_a_handler_wants_it_too(self, served, run):
         event = served.happen()
         served.deliver(HOOK, event, age=timedelta(hours=1))
         WebhookEvent.objects.update(status="failed", lane=None, next_attempt_at=None)

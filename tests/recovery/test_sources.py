@@ -11,6 +11,7 @@ import pytest
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
+from django_webhook_idempotency.handlers import registry
 from django_webhook_idempotency.models import (
     MissingEvent,
     RecoveryCursor,
@@ -18,6 +19,7 @@ from django_webhook_idempotency.models import (
     WebhookEvent,
 )
 from django_webhook_idempotency.recovery import (
+    Allowance,
     RateLimited,
     SourceError,
     recover,
@@ -126,14 +128,21 @@ class TestIngesting:
         assert counts(once()) == {"found": 1, "ingested": 1}
         assert Effect.objects.get().name == "till"
 
-    def test_what_only_a_request_can_run_is_said(self, ledger, effect):
-        Ledger.events = [sent("evt_1")]
-        once()
-        WebhookEvent.objects.update(status="failed", lane=None)
-        RecoveryCursor.objects.all().delete()
+    def test_a_handler_that_is_gone_is_said_and_ends_no_run(self, ledger, handlers, effect):
+        def fail(event: Any) -> None:
+            raise RuntimeError
+
+        handlers.add(fail, "stripe", "charge.failed")
+        Ledger.events = [sent("evt_0", event_type="charge.failed"), sent("evt_1")]
+        once(allowance=Allowance(1))
+        registry.remove(fail)
+        past = datetime.now(UTC) - timedelta(hours=1)
+        WebhookEvent.objects.update(next_attempt_at=past)
+        MissingEvent.objects.update(asked_at=past)
         report = once()
-        assert report.rerun == 0
+        assert (report.rerun, report.ingested) == (0, 1)
         assert "can only be sent again by its provider" in report.problems[0]
+        assert Effect.objects.get().event_id == "evt_1"
 
     def test_a_full_queue_ends_the_run_and_counts_no_attempt(self, ledger, effect):
         ledger(PROCESSING="queued", MAX_PENDING=2)
