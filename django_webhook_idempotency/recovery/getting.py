@@ -47,9 +47,9 @@ class Getter:
         self.has_sent = False
 
     def wants(self, sent: Sent) -> bool:
-        """Whether anybody here wants the event."""
+        """Whether anybody here wants the event; of what is to be sent again nobody can tell."""
         provider = self.recovery.provider
-        if self.recovery.terms.view:
+        if self.recovery.terms.view or sent.body is None:
             return True
         return bool(registry.find(provider.key, sent.identity.event_type))
 
@@ -57,9 +57,6 @@ class Getter:
         """Get one event; returns whether it is settled. Raises what ends the source's run."""
         sent = case.sent
         takes_in = decision == Decision.GET and sent.body is not None
-        if takes_in and not self.wants(sent):
-            self.report.unwanted += 1
-            return True
         row = note(self.name, self.recovery.provider.key, case.key, sent, case.row)
         if row.given_up:
             begin_anew(row)
@@ -84,8 +81,8 @@ class Getter:
         if case.sent.body is None:
             return self.send_again(case, row)
         self.report.problems.append(
-            f"Event {case.event.pk} stems from a view that reads the request itself, or its handler "
-            "is gone: it can only be sent again by its provider."
+            f"Event {case.event.pk} stems from a view that reads the request itself, or its "
+            "handler is gone: it can only be sent again by its provider."
         )
         return False
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from ..dispatch.intake import key_of
-from .base import RateLimited, Sent, Source, SourceError
+from .base import RateLimited, Sent, Source
 
 #: Events that are looked up with one query.
 BATCH = 200
@@ -41,7 +41,8 @@ def batches(source: Source, since: datetime, patience: Patience) -> Iterator[dic
             if len(batch) == BATCH:
                 yield batch
                 batch = {}
-    except SourceError:
+    except Exception:
+        # A source's own mistake too: else the event it stumbles over keeps the others out for ever.
         if batch:
             yield batch
         raise

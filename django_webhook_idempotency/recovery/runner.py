@@ -109,11 +109,16 @@ class SourceRun:
         if not self.dry_run:
             self.lease.take(self.oldest)
         self.settled = max(position(self.name) or self.oldest, self.oldest)
+        if self.settled > datetime.now(UTC):
+            # A clock was wrong: nobody knows what was looked at.
+            self.settled = self.oldest
         if not self.is_asked_anew:
             self.since = self.report.since = self.settled
         self.look()
         if not self.dry_run and self.report.is_whole:
-            self.move(self.source.now() - timedelta(seconds=time.monotonic() - started))
+            # One answer with a wrong date must not move the cursor past what is still to come.
+            now = min(self.source.now(), datetime.now(UTC))
+            self.move(now - timedelta(seconds=time.monotonic() - started))
 
     def fail(self, problem: str) -> None:
         """Note what ended the run."""
@@ -132,6 +137,8 @@ class SourceRun:
                 self.warn(row.event_id, aware(row.leaves_at))
         except DatabaseError as error:
             self.fail(f"The database is away: {type(error).__name__}.")
+        except Exception as error:
+            self.fail(f"The source raised {type(error).__name__} {place_of(error)}.")
 
     def move(self, began: datetime) -> None:
         """Let the cursor stand at the oldest event that is not settled, else at this run's start.
@@ -157,11 +164,16 @@ class SourceRun:
         report.found += 1
         fresh = self.source.now() - self.source.grace
         decision = decide(case, fresh, attempts, anew=self.is_asked_anew)
-        if decision in (Decision.RERUN, Decision.GET):
+        if decision == Decision.GET and not self.getter.wants(case.sent):
+            report.unwanted += 1
+            settled = True
+        elif decision in (Decision.RERUN, Decision.GET):
             if not self.allowance.take():
                 report.is_cut = True
                 return
-            settled = self.dry_get(decision, case) if self.dry_run else self.get(decision, case)
+            settled = not self.dry_run and self.get(decision, case)
+            if self.dry_run:
+                self.count(decision, case)
         else:
             settled = decision.is_settled
             if decision.is_counted:
@@ -193,18 +205,14 @@ class SourceRun:
             self.fail(str(error))
             return False
 
-    def dry_get(self, decision: Decision, case: Case) -> bool:
+    def count(self, decision: Decision, case: Case) -> None:
         """Count what would be done."""
         if decision == Decision.RERUN:
             self.report.rerun += 1
         elif case.sent.body is None:
             self.report.redelivered += 1
-        elif self.getter.wants(case.sent):
-            self.report.ingested += 1
         else:
-            self.report.unwanted += 1
-            return True
-        return False
+            self.report.ingested += 1
 
 
 def place_of(error: BaseException) -> str:

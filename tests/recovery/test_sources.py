@@ -152,6 +152,11 @@ class TestIngesting:
         assert report.problems == ["Provider 'stripe' has 2 unfinished events, its MAX_PENDING."]
         assert sorted(MissingEvent.objects.values_list("attempts", flat=True)) == [0, 1, 1]
 
+    def test_what_nobody_wants_uses_up_no_limit(self, ledger, effect):
+        Ledger.events = [sent(f"evt_{number}", event_type="charge.updated") for number in (1, 2)]
+        Ledger.events.append(sent("evt_3"))
+        assert counts(once(allowance=Allowance(1))) == {"found": 3, "ingested": 1, "unwanted": 2}
+
 
 class TestLooking:
     def test_costs_two_queries_for_many_that_are_done(self, ledger, effect):
@@ -181,6 +186,20 @@ class TestLooking:
         assert "sk_secret" not in caplog.text
         Ledger.problem = None
         assert once().is_whole, "the source is free again"
+
+    def test_what_came_before_a_mistake_in_a_source_is_got(self, ledger, effect):
+        Ledger.events = [sent("evt_1")]
+        Ledger.problem = KeyError("delivered")
+        assert once().ingested == 1
+        assert Effect.objects.count() == 1
+
+    @pytest.mark.parametrize("pause", [1e20, float("inf"), float("nan")])
+    def test_a_pause_without_end_ends_no_other_source(self, ledger, effect, pause):
+        ledger({"ACCOUNTS": ["one", "two"]})
+        Ledger.problem = RateLimited(pause)
+        (recovery,) = recoveries()
+        latest = datetime.now(UTC) + timedelta(days=1, minutes=1)
+        assert [report.retry_at < latest for report in recover(recovery)] == [True, True]
 
     def test_who_is_interrupted_gives_the_source_back(self, ledger, effect):
         Ledger.problem = KeyboardInterrupt()
@@ -237,9 +256,16 @@ class TestLooking:
 
     def test_with_nobody_watching(self, ledger, effect, settings, caplog):
         wrong = {"RECOVERY": {"TOKEN": "x"}, "SECRETS": ["x"]}
+        path = "tests.recovery.sources.Unready"
+        unready = {"RECOVERY": {"SOURCE": path, "KEY": "sk_secret"}, "SECRETS": ["x"]}
         providers = settings.WEBHOOK_IDEMPOTENCY["PROVIDERS"]
-        settings.WEBHOOK_IDEMPOTENCY = {"PROVIDERS": {"slack": wrong, **providers}}
+        settings.WEBHOOK_IDEMPOTENCY = {
+            "PROVIDERS": {"slack": wrong, "linear": unready, **providers}
+        }
         Ledger.events = [sent("evt_1")]
         recover_all()
         assert "leaves slack alone" in caplog.text
+        assert "linear alone" in caplog.text
+        assert "cannot be read: Unready raised KeyError." in caplog.text
+        assert "sk_secret" not in caplog.text
         assert Effect.objects.count() == 1

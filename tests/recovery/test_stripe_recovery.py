@@ -169,6 +169,18 @@ def test_a_long_pause_ends_the_run_after_what_was_listed(api, configure, handler
     assert (report.processed, report.ingested) == (100, 150)
 
 
+def test_one_event_with_an_absurd_time_keeps_no_other_out(api, configure, handlers):
+    configure()
+    handlers.add(lambda event: None, "stripe")
+    api.add("evt_1")
+    api.add("evt_2", created=253402300799)
+
+    (report,) = run()
+
+    assert report.ingested == 1
+    assert "without an id or a time" in report.problems[0]
+
+
 def test_one_account_that_is_refused_does_not_stop_the_other(api, configure, handlers):
     configure(ACCOUNTS=["acct_1"])
     handlers.add(lambda event: None, "stripe")
