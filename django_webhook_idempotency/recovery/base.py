@@ -30,7 +30,7 @@ LONGEST_PAUSE = 86400.0
 
 
 class RateLimited(SourceError):
-    """The provider's API asks for a pause of `retry_after` seconds; of more than a day, for a day."""
+    """The provider's API asks for a pause of `retry_after` seconds, at most a day."""
 
     def __init__(self, retry_after: float) -> None:
         pause = float(retry_after) if math.isfinite(retry_after) else LONGEST_PAUSE
@@ -45,6 +45,7 @@ class Sent:
     `accepted` says whether any of them was answered 2xx, `leaves_at` when the provider can no
     longer send or give it; both are aware, whatever USE_TZ says. `handle` is whatever `redeliver`
     needs. `body` is the event itself, from sources that give it out; `scope` the one in our URL.
+    `also` is what its deliveries may have been identified by instead.
     """
 
     identity: Identity
@@ -55,6 +56,7 @@ class Sent:
     handle: Any = None
     body: bytes | None = field(default=None, repr=False)
     content_type: str = "application/json"
+    also: Identity | None = None
 
 
 class Source(ABC):

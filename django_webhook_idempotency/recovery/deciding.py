@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from django.utils import timezone
-
 from ..enums import EventStatus
 from ..exceptions import Reject
 from ..models import MissingEvent, WebhookEvent
 from .base import Sent
-from .missing import rests_until
+from .missing import rests
 from .running import is_left_to_others
 
 
@@ -87,8 +85,7 @@ def decide(case: Case, fresh: datetime, attempts: int, *, anew: bool) -> Decisio
         return again
     if row.given_up:
         return Decision.LEFT
-    rest = rests_until(row)
-    if rest is not None and rest > timezone.now():
+    if rests(row):
         return Decision.ASKED
     return Decision.GIVE_UP if row.attempts >= attempts else again
 

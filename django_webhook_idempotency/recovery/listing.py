@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
+from .. import ledger
 from ..dispatch.intake import key_of
+from ..models import WebhookEvent
+from ..providers import Provider
 from .base import RateLimited, Sent, Source
 
 #: Events that are looked up with one query.
@@ -48,6 +51,20 @@ def batches(source: Source, since: datetime, patience: Patience) -> Iterator[dic
         raise
     if batch:
         yield batch
+
+
+def known(batch: Mapping[str, Sent], provider: Provider) -> dict[str, WebhookEvent]:
+    """What the ledger says of a batch, without the bodies, by the keys of the batch."""
+    others = {
+        key: key_of(provider, sent.scope, sent.also)
+        for key, sent in batch.items()
+        if sent.also is not None
+    }
+    events = WebhookEvent.objects.using(ledger.alias())
+    rows = events.filter(dedupe_key__in={*batch, *others.values()}).defer("body", "response_body")
+    found = {event.dedupe_key: event for event in rows}
+    told = ((key, found.get(key) or found.get(others.get(key, ""))) for key in batch)
+    return {key: event for key, event in told if event is not None}
 
 
 def _sent(source: Source, since: datetime, patience: Patience) -> Iterator[tuple[str, Sent]]:

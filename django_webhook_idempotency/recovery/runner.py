@@ -6,24 +6,24 @@ import logging
 import time
 import traceback
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError
 
-from .. import ledger
 from ..conf import conf
 from ..dispatch.receipt import QueueFull
 from ..dispatch.run_log import word
+from ..dispatch.runs import HandlerLeft
 from ..exceptions import MalformedWebhook, StoreUnavailable
-from ..models import WebhookEvent
-from .base import RateLimited, Source, SourceError
+from .base import RateLimited, Sent, Source, SourceError
 from .configured import Recovery, name_of, recoveries
 from .cursors import CursorLease, Taken, position
 from .deciding import Case, Decision, decide
 from .getting import Getter
-from .listing import Patience, batches
+from .listing import Patience, batches, known
 from .missing import give_up, given_up, rows_of, tidy
 from .moments import aware
 from .report import Allowance, SourceReport
@@ -150,13 +150,23 @@ class SourceRun:
 
     def look(self) -> None:
         """Take the events in batches, each looked up with two queries."""
-        for batch in batches(self.source, self.since, self.patience):
-            events = {event.dedupe_key: event for event in known(list(batch))}
+        for batch in self.listed():
+            events = known(batch, self.source.provider)
             rows = rows_of(batch)
             if not self.dry_run:
                 self.lease.renew()
             for key, each in batch.items():
                 self.take(Case(key, each, events.get(key), rows.get(key)))
+
+    def listed(self) -> Iterator[dict[str, Sent]]:
+        """The batches, with the source held while each is waited for."""
+        found = batches(self.source, self.since, self.patience)
+        while True:
+            with nullcontext() if self.dry_run else self.lease.kept():
+                batch = next(found, None)
+            if batch is None:
+                return
+            yield batch
 
     def take(self, case: Case) -> None:
         """Count one event, and get it or run it again if that is due."""
@@ -201,7 +211,7 @@ class SourceRun:
         self.lease.renew()
         try:
             return self.getter.get(decision, case)
-        except MalformedWebhook as error:
+        except (MalformedWebhook, HandlerLeft) as error:
             self.fail(str(error))
             return False
 
@@ -219,9 +229,3 @@ def place_of(error: BaseException) -> str:
     """Where an error was raised: the module's file and the line."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
-
-
-def known(keys: list[str]) -> list[WebhookEvent]:
-    """What the ledger says of some events, without their bodies."""
-    events = WebhookEvent.objects.using(ledger.alias()).filter(dedupe_key__in=keys)
-    return list(events.defer("body", "response_body"))

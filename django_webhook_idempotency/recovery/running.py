@@ -8,7 +8,8 @@ from .. import ledger
 from ..dispatch.deliveries import record
 from ..dispatch.intake import deliver, new_event, with_secondary
 from ..dispatch.resolving import work_of
-from ..dispatch.run_log import announce_run, log_run
+from ..dispatch.run_log import announce_run, log_run, word
+from ..dispatch.runs import HandlerLeft
 from ..dispatch.work import DeliveryReport, Result, Work
 from ..enums import EventStatus, Origin
 from ..exceptions import HandlerMissing
@@ -44,6 +45,12 @@ def is_left_to_others(event: WebhookEvent) -> bool:
         return False
     waits = event.next_attempt_at is not None and event.next_attempt_at > timezone.now()
     return event.enqueued_at is not None or waits
+
+
+def is_finished(key: str) -> bool:
+    """Whether an event is finished by now."""
+    events = WebhookEvent.objects.using(ledger.alias())
+    return events.filter(dedupe_key=key).finished().exists()
 
 
 def run_again(pk: int) -> Result | None:
@@ -100,12 +107,18 @@ def _needs_request(stored: WebhookEvent, work: Work) -> bool:
 
 
 def _deliver(event: WebhookEvent, work: Work) -> Result:
-    """Deliver, write the delivery's row, and tell the log and the signals."""
+    """Deliver, write the delivery's row, and tell the log and the signals.
+
+    Raises HandlerLeft where a handler exits: a run of its events is more than that one.
+    """
     started_at = timezone.now()
     work.report = DeliveryReport(
         work.provider, origin=Origin.RECOVERED, body_digest=event.body_digest
     )
-    result = deliver(event, work)
+    try:
+        result = deliver(event, work)
+    except SystemExit as error:
+        raise HandlerLeft(f"The handler of {word(event.event_id)} raised SystemExit.") from error
     if not result.recorded and not result.unproven:
         work.settle(result)
         record(work.report, result.event)

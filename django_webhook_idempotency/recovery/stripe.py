@@ -185,13 +185,19 @@ class StripeSource(Source):
 
         None if it cannot be understood.
         """
-        if self.account and not text_at(event, "account"):
+        also = None
+        bare = text.encode("utf-8", "surrogatepass")
+        is_nameless = bool(self.account) and not text_at(event, "account")
+        if is_nameless:
             # Asked as the account itself, the API may leave out what its webhook names.
             text = with_member(text, "account", self.account)
         body = text.encode("utf-8", "surrogatepass")
         created = event.get("created") if isinstance(event, dict) else None
         try:
             identity = self.provider.identify(Incoming.stored(body, CONTENT_TYPE))
+            if is_nameless:
+                # If it is the own account, the webhook names none. Ids are Stripe's, and unique.
+                also = self.provider.identify(Incoming.stored(bare, CONTENT_TYPE))
             if isinstance(created, bool) or not isinstance(created, int):
                 raise ValueError
             sent_at = datetime.fromtimestamp(created, UTC)
@@ -206,6 +212,7 @@ class StripeSource(Source):
             leaves_at=leaves_at,
             body=body,
             content_type=CONTENT_TYPE,
+            also=also,
         )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,16 +20,21 @@ from django_webhook_idempotency.models import (
     WebhookDelivery,
     WebhookEvent,
 )
+from django_webhook_idempotency.providers import Identity, Incoming
+from django_webhook_idempotency.providers.stripe import Stripe
 from django_webhook_idempotency.recovery import (
     Allowance,
     RateLimited,
     SourceError,
+    cursors,
     recover,
     recover_all,
     recoveries,
+    runner,
 )
 from django_webhook_idempotency.signals import webhook_processed
 from tests.app.models import Effect
+from tests.deliveries import body_of, deliver
 from tests.recovery.sources import Ledger, sent
 from tests.recovery.test_github import counts
 
@@ -157,6 +164,81 @@ class TestIngesting:
         Ledger.events.append(sent("evt_3"))
         assert counts(once(allowance=Allowance(1))) == {"found": 3, "ingested": 1, "unwanted": 2}
 
+    def test_a_handler_that_exits_ends_no_run(self, ledger, handlers):
+        def leave(event: Any) -> None:
+            if event.event_id == "evt_1":
+                raise SystemExit(0)
+            Effect.objects.create(event_id=event.event_id)
+
+        handlers.add(leave, "stripe")
+        Ledger.events = [sent("evt_1"), sent("evt_2")]
+        report = once()
+        assert report.problems == ["The handler of evt_1 raised SystemExit."]
+        assert report.ingested == 1
+        assert WebhookEvent.objects.get(event_id="evt_1").status == "failed"
+        assert Effect.objects.get().event_id == "evt_2"
+
+
+class TestSendingAgain:
+    @pytest.fixture(autouse=True)
+    def redelivered(self, monkeypatch):
+        found: list[str] = []
+        monkeypatch.setattr(Ledger, "redeliver", lambda source, each: found.append(source.key))
+        return found
+
+    @pytest.fixture
+    def after_looking(self, monkeypatch):
+        """Give a function that lets something happen between a look and what is done then."""
+        plain = runner.__dict__["rows_of"]
+
+        def put(happen: Any) -> None:
+            def rows_of(keys: Any) -> Any:
+                rows = plain(keys)
+                monkeypatch.setattr(runner, "rows_of", plain)
+                happen()
+                return rows
+
+            monkeypatch.setattr(runner, "rows_of", rows_of)
+
+        return put
+
+    def test_what_two_sources_list_is_asked_for_once(self, ledger, redelivered, after_looking):
+        ledger({"ACCOUNTS": ["one", "two"]})
+        Ledger.events = [sent("evt_1", body=None)]
+        (recovery,) = recoveries()
+        other = replace(recovery, sources=recovery.sources[1:])
+        after_looking(lambda: list(recover(other)))
+        first, second = recover(recovery)
+        assert (first.asked, second.asked) == (1, 1)
+        assert redelivered == ["two"]
+
+    @pytest.mark.parametrize("came", [True, False], ids=["failed before", "unknown before"])
+    def test_not_what_was_finished_meanwhile(
+        self, ledger, redelivered, after_looking, handlers, client, came
+    ):
+        ledger(STORE_BODY="unfinished", BACKOFF=timedelta(microseconds=1))
+        fails = [came]
+
+        def flaky(event: Any) -> None:
+            if fails.pop() if fails else False:
+                raise RuntimeError
+
+        handlers.add(flaky, "stripe")
+        secret = "whsec_0123456789abcdef"
+        if came:
+            deliver(client, "stripe", "evt_1", secret=secret)
+        else:
+            fails.clear()
+        after_looking(lambda: deliver(client, "stripe", "evt_1", secret=secret))
+        # As `deliver` lets it come.
+        scope = Stripe().identify(Incoming.stored(body_of("stripe", "evt_1"), "")).scope
+        Ledger.events = [
+            sent("evt_1", body=None, identity=Identity("evt_1", "invoice.paid", scope))
+        ]
+        assert counts(once()) == {"found": 1, "processed": 1}
+        assert redelivered == []
+        assert not MissingEvent.objects.exists()
+
 
 class TestLooking:
     def test_costs_two_queries_for_many_that_are_done(self, ledger, effect):
@@ -199,7 +281,9 @@ class TestLooking:
         Ledger.problem = RateLimited(pause)
         (recovery,) = recoveries()
         latest = datetime.now(UTC) + timedelta(days=1, minutes=1)
-        assert [report.retry_at < latest for report in recover(recovery)] == [True, True]
+        ends = [report.retry_at for report in recover(recovery)]
+        assert len(ends) == 2
+        assert all(end is not None and end < latest for end in ends)
 
     def test_who_is_interrupted_gives_the_source_back(self, ledger, effect):
         Ledger.problem = KeyboardInterrupt()
@@ -234,6 +318,41 @@ class TestLooking:
         report = once()
         assert len(Ledger.asked) == 2
         assert (report.found, report.ingested) == (2, 2)
+
+    def test_a_list_that_takes_longer_than_the_lease_is_looked_through(
+        self, ledger, effect, monkeypatch
+    ):
+        monkeypatch.setattr(cursors, "LEASE", timedelta(seconds=0.6))
+        Ledger.events = [sent("evt_1")]
+        reports: list[Any] = []
+        plain = Ledger.sent
+
+        def slow(source: Ledger, since: datetime) -> Any:
+            if not reports:
+                reports.append(None)
+                time.sleep(1)
+                reports.append(once())  # the next run of cron
+            yield from plain(source, since)
+
+        monkeypatch.setattr(Ledger, "sent", slow)
+        assert counts(once()) == {"found": 1, "ingested": 1}
+        assert reports[1].is_busy
+
+    def test_a_list_that_never_ends_holds_the_source_no_longer(self, ledger, monkeypatch):
+        monkeypatch.setattr(cursors, "LONGEST_WAIT", -1)
+        monkeypatch.setattr(cursors, "LEASE", timedelta(seconds=0.3))
+        reports: list[Any] = []
+
+        def hang(source: Ledger, since: datetime) -> Any:
+            if not reports:
+                reports.append(None)
+                time.sleep(0.5)
+                reports.append(once())
+            return iter(())
+
+        monkeypatch.setattr(Ledger, "sent", hang)
+        once()
+        assert not reports[1].is_busy
 
     def test_accounts_have_cursors_of_their_own(self, ledger, effect):
         ledger({"ACCOUNTS": ["one", "two"]})

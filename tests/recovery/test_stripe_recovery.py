@@ -194,6 +194,25 @@ def test_one_account_that_is_refused_does_not_stop_the_other(api, configure, han
     assert other.ingested == 1
 
 
+def test_the_own_account_among_the_accounts_processes_nothing_twice(
+    api, configure, client, handlers
+):
+    """Asked as itself, its events would have the scope of an account that is connected."""
+    configure(ACCOUNTS=["acct_own"])
+    seen: list[str] = []
+    handlers.add(lambda event: seen.append(event.event_id), "stripe")
+    for account in ("", "acct_own"):
+        came = api.add("evt_1", account=account)
+        api.add("evt_2", account=account)
+    deliver(client, "stripe", body=webhook(came))
+
+    own, same = run()
+
+    assert (own.processed, own.ingested) == (1, 1)
+    assert (same.processed, same.ingested) == (2, 0)
+    assert seen == ["evt_1", "evt_2"]
+
+
 class EveryAccount(StripeSource):
     """A source that knows the accounts from elsewhere, as the documentation shows."""
 
