@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from datetime import timedelta
 from heapq import heappop, heappush
 from itertools import count
+from typing import Protocol
 
 from django.db import DatabaseError, connections
 
 from ..exceptions import StoreUnavailable
-from ..stores import LeaseStore
 
 logger = logging.getLogger("django_webhook_idempotency")
 
@@ -25,8 +25,16 @@ BEATS = 3
 END_TIME = 1.0
 
 
+class Renewable(Protocol):
+    """What keeps leases, as far as they are renewed."""
+
+    def renew(self, key: str, token: str, lease: timedelta) -> bool:
+        """Start the lease's time again; False if `token` no longer holds it."""
+        ...
+
+
 @contextmanager
-def heartbeat(store: LeaseStore, key: str, token: str, lease: timedelta) -> Iterator[None]:
+def heartbeat(store: Renewable, key: str, token: str, lease: timedelta) -> Iterator[None]:
     """Renew a lease from another thread until the block ends or the lease is lost.
 
     Work that is over before the first beat costs neither a thread nor a connection.
@@ -42,7 +50,7 @@ def heartbeat(store: LeaseStore, key: str, token: str, lease: timedelta) -> Iter
 class Heart:
     """The renewals of one lease, in a thread of their own: none waits for another's lock."""
 
-    def __init__(self, store: LeaseStore, key: str, token: str, lease: timedelta) -> None:
+    def __init__(self, store: Renewable, key: str, token: str, lease: timedelta) -> None:
         self.store = store
         self.key = key
         self.token = token

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,12 +25,17 @@ class NotSentAgain(SourceError):
     """The provider's API does not have this one event sent again; it may well another."""
 
 
+#: Seconds of the longest pause that is believed: a time that is too far off is none.
+LONGEST_PAUSE = 86400.0
+
+
 class RateLimited(SourceError):
-    """The provider's API asks for a pause; `retry_after` is its length in seconds."""
+    """The provider's API asks for a pause of `retry_after` seconds, at most a day."""
 
     def __init__(self, retry_after: float) -> None:
-        super().__init__(f"The API asks for a pause of {retry_after:.0f} seconds.")
-        self.retry_after = retry_after
+        pause = float(retry_after) if math.isfinite(retry_after) else LONGEST_PAUSE
+        self.retry_after = min(max(pause, 0.0), LONGEST_PAUSE)
+        super().__init__(f"The API asks for a pause of {self.retry_after:.0f} seconds.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,7 @@ class Sent:
     `accepted` says whether any of them was answered 2xx, `leaves_at` when the provider can no
     longer send or give it; both are aware, whatever USE_TZ says. `handle` is whatever `redeliver`
     needs. `body` is the event itself, from sources that give it out; `scope` the one in our URL.
+    `also` is what its deliveries may have been identified by instead.
     """
 
     identity: Identity
@@ -49,6 +56,7 @@ class Sent:
     handle: Any = None
     body: bytes | None = field(default=None, repr=False)
     content_type: str = "application/json"
+    also: Identity | None = None
 
 
 class Source(ABC):

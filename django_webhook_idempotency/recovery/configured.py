@@ -88,7 +88,7 @@ def recovery_of(provider: Provider) -> Recovery:
     own = {name: entries.pop(name, None) for name in ("SOURCE", "VIEW", *_TERMS)}
     terms = Terms(view=_view(provider, own["VIEW"]), **_numbers(provider, own))
     source_class = _source_class(provider, own["SOURCE"])
-    sources = list(source_class.configured(provider, entries))
+    sources = _sources(provider, source_class, entries)
     names = [name_of(source) for source in sources]
     if not names:
         raise ImproperlyConfigured(f"{where(provider)} names nothing to ask for events.")
@@ -100,6 +100,21 @@ def recovery_of(provider: Provider) -> Recovery:
                 f"{where(provider)} has a source whose name is longer than {MAX_NAME} characters."
             )
     return Recovery(provider, terms, sources)
+
+
+def _sources(
+    provider: Provider, source_class: type[Source], entries: Mapping[str, Any]
+) -> list[Source]:
+    try:
+        return list(source_class.configured(provider, entries))
+    except ImproperlyConfigured:
+        raise
+    except Exception as error:
+        # A source's own mistake. Its text may quote a key.
+        raise ImproperlyConfigured(
+            f"{where(provider)} cannot be read: {source_class.__name__} raised "
+            f"{type(error).__name__}."
+        ) from None
 
 
 def _source_class(provider: Provider, chosen: Any) -> type[Source]:

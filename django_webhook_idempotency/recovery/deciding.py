@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from django.utils import timezone
-
 from ..enums import EventStatus
 from ..models import MissingEvent, WebhookEvent, is_rejection
 from .base import Sent
-from .missing import rests_until
+from .missing import rests
 from .running import is_left_to_others
 
 
@@ -86,8 +84,7 @@ def decide(case: Case, fresh: datetime, attempts: int, *, anew: bool) -> Decisio
         return again
     if row.given_up:
         return Decision.LEFT
-    rest = rests_until(row)
-    if rest is not None and rest > timezone.now():
+    if rests(row):
         return Decision.ASKED
     return Decision.GIVE_UP if row.attempts >= attempts else again
 

@@ -15,9 +15,9 @@ from ..models import MissingEvent
 from .base import NotSentAgain, RateLimited, Sent, Source, SourceError, SourceRefused
 from .configured import Recovery
 from .deciding import Case, Decision
-from .missing import begin_anew, claim, forget, give_back, note
+from .missing import begin_anew, claim, forget, give_back, note, rests
 from .report import SourceReport
-from .running import ingest, run_again
+from .running import ingest, is_finished, run_again
 
 #: So many refusals with nothing sent again in between are the API's, and not those of the events.
 REFUSALS = 5
@@ -47,9 +47,9 @@ class Getter:
         self.has_sent = False
 
     def wants(self, sent: Sent) -> bool:
-        """Whether anybody here wants the event."""
+        """Whether anybody here wants the event; of what is to be sent again nobody can tell."""
         provider = self.recovery.provider
-        if self.recovery.terms.view:
+        if self.recovery.terms.view or sent.body is None:
             return True
         return bool(registry.find(provider.key, sent.identity.event_type))
 
@@ -57,13 +57,11 @@ class Getter:
         """Get one event; returns whether it is settled. Raises what ends the source's run."""
         sent = case.sent
         takes_in = decision == Decision.GET and sent.body is not None
-        if takes_in and not self.wants(sent):
-            self.report.unwanted += 1
-            return True
         row = note(self.name, self.recovery.provider.key, case.key, sent, case.row)
         if row.given_up:
             begin_anew(row)
-        if not claim(row):
+        # Where nothing was known of it, another source may have asked for it just now.
+        if (case.row is None and rests(row)) or not claim(row):
             self.report.asked += 1
             return False
         try:
@@ -84,8 +82,8 @@ class Getter:
         if case.sent.body is None:
             return self.send_again(case, row)
         self.report.problems.append(
-            f"Event {case.event.pk} stems from a view that reads the request itself, and can only "
-            "be sent again by its provider."
+            f"Event {case.event.pk} stems from a view that reads the request itself, or its "
+            "handler is gone: it can only be sent again by its provider."
         )
         return False
 
@@ -110,7 +108,14 @@ class Getter:
         return True
 
     def send_again(self, case: Case, row: MissingEvent) -> bool:
-        """Have the provider send the event again, with the pauses that its API asks for."""
+        """Have the provider send the event again, with the pauses that its API asks for.
+
+        One that was finished since it was looked up is settled.
+        """
+        if is_finished(case.event.dedupe_key if case.event else case.key):
+            self.report.processed += 1
+            forget([case.key])
+            return True
         while True:
             try:
                 self.source.redeliver(case.sent)

@@ -45,6 +45,8 @@ class Walk:
     since: datetime
     deliveries: list[Delivery] = field(default_factory=list)
     cursor: str = ""
+    #: The cursors of the pages before.
+    past: set[str] = field(default_factory=set)
 
 
 class GitHubSource(Source):
@@ -68,7 +70,7 @@ class GitHubSource(Source):
         setting = where(provider)
         refuse_unknown(options, setting)
         is_enterprise = bool(getattr(provider, "enterprise_server", False))
-        hooks = read_hooks(options, setting)
+        hooks = read_hooks(options, setting, provider.scopes)
         login = read_login(options, setting, is_enterprise=is_enterprise)
         if not login.is_app and any(not hook.owner for hook in hooks):
             raise ImproperlyConfigured(
@@ -126,6 +128,10 @@ class GitHubSource(Source):
             if is_past or not page or not following or following == walk.cursor:
                 self._walk = None
                 return walk.deliveries
+            walk.past.add(walk.cursor)
+            if following in walk.past:
+                self._walk = None
+                raise SourceError("GitHub's list of deliveries leads back to an earlier page.")
             walk.cursor = following
 
     def _hook_id(self, delivery: Delivery) -> int:
@@ -153,7 +159,9 @@ def _delivery(item: Any) -> Delivery:
     try:
         number, status = int(item["id"]), int(item["status_code"])
         delivered_at = datetime.fromisoformat(item["delivered_at"])
-        guid = str(item["guid"])
+        guid = item["guid"]
+        if not (isinstance(guid, str) and guid):
+            raise ValueError
     except (KeyError, TypeError, ValueError):
         raise SourceError("GitHub's list of deliveries cannot be read.") from None
     if delivered_at.tzinfo is None:

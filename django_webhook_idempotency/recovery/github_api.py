@@ -156,10 +156,10 @@ class GitHubAPI:
     def _pause_of(self, headers: Mapping[str, str]) -> float:
         """Seconds that GitHub asks to wait; its clock counts where it names a time."""
         after, reset = headers.get("retry-after", ""), headers.get("x-ratelimit-reset", "")
-        if after.isdigit():
+        if after.isdecimal():
             return float(after)
-        if headers.get("x-ratelimit-remaining") == "0" and reset.isdigit():
-            return max(1.0, int(reset) - self.now().timestamp() + 1)
+        if headers.get("x-ratelimit-remaining") == "0" and reset.isdecimal():
+            return max(1.0, float(reset) - self.now().timestamp() + 1)
         return DEFAULT_PAUSE
 
 

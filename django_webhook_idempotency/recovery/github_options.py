@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
 from ..providers import options
 from .credentials import Credential, credential
 from .github_api import PUBLIC, app_login, token_login
+from .options import safe_address
 
 KNOWN = ("HOOKS", "TOKEN", "APP_ID", "PRIVATE_KEY", "BASE_URL", "PAUSE")
 _ENTRY = frozenset({"repo", "org", "app", "hook_id", "scope"})
@@ -64,12 +64,21 @@ def refuse_unknown(entries: Mapping[str, Any], setting: str) -> None:
             )
 
 
-def read_hooks(entries: Mapping[str, Any], setting: str) -> list[Hook]:
-    """The hooks to ask for. Raises ImproperlyConfigured."""
+def read_hooks(
+    entries: Mapping[str, Any], setting: str, scopes: Collection[str] | None
+) -> list[Hook]:
+    """The hooks to ask for; `scopes` are the provider's. Raises ImproperlyConfigured."""
     hooks = entries.get("HOOKS")
     if not isinstance(hooks, list | tuple) or not hooks:
         raise ImproperlyConfigured(f"{setting}['HOOKS'] should be a list of {_EXAMPLES}.")
-    return [_hook(entry, f"{setting}['HOOKS'][{place}]") for place, entry in enumerate(hooks)]
+    found = [_hook(entry, f"{setting}['HOOKS'][{place}]") for place, entry in enumerate(hooks)]
+    for place, hook in enumerate(found):
+        if hook.scope and scopes is not None and hook.scope not in scopes:
+            raise ImproperlyConfigured(
+                f"{setting}['HOOKS'][{place}]['scope'] is not among the provider's SCOPES. Add it "
+                "there."
+            )
+    return found
 
 
 def _hook(entry: Any, setting: str) -> Hook:
@@ -121,13 +130,14 @@ def _base_url(entries: Mapping[str, Any], setting: str, *, is_enterprise: bool) 
     url = entries.get("BASE_URL")
     if url is None and not is_enterprise:
         return PUBLIC
-    parts = urlsplit(url) if isinstance(url, str) else urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+    address = safe_address(url)
+    if address is None:
         raise ImproperlyConfigured(
             f"{setting}['BASE_URL'] should be the URL of the API, such as "
-            "'https://github.example.com/api/v3'."
+            "'https://github.example.com/api/v3': http:// only on this machine, and without a user "
+            "or a query."
         )
-    return str(url)
+    return address
 
 
 def _pause(entries: Mapping[str, Any], setting: str) -> float:

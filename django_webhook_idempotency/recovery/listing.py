@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
+from .. import ledger
 from ..dispatch.intake import key_of
-from .base import RateLimited, Sent, Source, SourceError
+from ..models import WebhookEvent
+from ..providers import Provider
+from .base import RateLimited, Sent, Source
 
 #: Events that are looked up with one query.
 BATCH = 200
@@ -41,12 +44,27 @@ def batches(source: Source, since: datetime, patience: Patience) -> Iterator[dic
             if len(batch) == BATCH:
                 yield batch
                 batch = {}
-    except SourceError:
+    except Exception:
+        # A source's own mistake too: else the event it stumbles over keeps the others out for ever.
         if batch:
             yield batch
         raise
     if batch:
         yield batch
+
+
+def known(batch: Mapping[str, Sent], provider: Provider) -> dict[str, WebhookEvent]:
+    """What the ledger says of a batch, without the bodies, by the keys of the batch."""
+    others = {
+        key: key_of(provider, sent.scope, sent.also)
+        for key, sent in batch.items()
+        if sent.also is not None
+    }
+    events = WebhookEvent.objects.using(ledger.alias())
+    rows = events.filter(dedupe_key__in={*batch, *others.values()}).defer("body", "response_body")
+    found = {event.dedupe_key: event for event in rows}
+    told = ((key, found.get(key) or found.get(others.get(key, ""))) for key in batch)
+    return {key: event for key, event in told if event is not None}
 
 
 def _sent(source: Source, since: datetime, patience: Patience) -> Iterator[tuple[str, Sent]]:

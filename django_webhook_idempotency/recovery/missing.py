@@ -39,6 +39,12 @@ def rests_until(row: MissingEvent) -> datetime | None:
     return row.asked_at + PAUSE * int(2**doublings)
 
 
+def rests(row: MissingEvent) -> bool:
+    """Whether it is too early to ask for an event again."""
+    until = rests_until(row)
+    return until is not None and until > timezone.now()
+
+
 def note(name: str, slug: str, key: str, sent: Sent, row: MissingEvent | None) -> MissingEvent:
     """Remember an event of a source that is missing, and until when its provider has it."""
     rows, leaves_at = MissingEvent.objects.using(ledger.alias()), stored(sent.leaves_at)

@@ -25,6 +25,24 @@ def is_id(value: Any) -> bool:
     return isinstance(value, str) and _ID.fullmatch(value) is not None
 
 
+def safe_address(value: Any) -> str | None:
+    """The base URL of an API, or None where it is none that a key may be sent to.
+
+    Only HTTPS, except to this machine.
+    """
+    try:
+        parts = urlsplit(value if isinstance(value, str) else "")
+        is_safe = parts.scheme == "https" or (
+            parts.scheme == "http" and parts.hostname in _LOOPBACK
+        )
+        is_bare = not (parts.query or parts.fragment or "@" in parts.netloc)
+        if is_safe and is_bare and parts.hostname and (parts.port is None or parts.port):
+            return parts.geturl().rstrip("/")
+    except ValueError:
+        pass
+    return None
+
+
 class SourceOptions:
     """The options of one source. Each method raises ImproperlyConfigured, naming the setting."""
 
@@ -91,23 +109,13 @@ class SourceOptions:
         return value
 
     def address(self, name: str) -> str | None:
-        """The base URL of an API, or None where the option is absent.
-
-        Only HTTPS, except to this machine: the key is sent there.
-        """
+        """The base URL of an API, or None where the option is absent."""
         value = self._options.get(name)
         if value is None:
             return None
-        try:
-            parts = urlsplit(value if isinstance(value, str) else "")
-            is_safe = parts.scheme == "https" or (
-                parts.scheme == "http" and parts.hostname in _LOOPBACK
-            )
-            is_bare = not (parts.query or parts.fragment or "@" in parts.netloc)
-            if is_safe and is_bare and parts.hostname and (parts.port is None or parts.port):
-                return parts.geturl().rstrip("/")
-        except ValueError:
-            pass
+        address = safe_address(value)
+        if address is not None:
+            return address
         raise ImproperlyConfigured(
             f"{self.where(name)} should be an https:// address without a user or a query, "
             "or an http:// one on this machine."

@@ -6,24 +6,24 @@ import logging
 import time
 import traceback
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError
 
-from .. import ledger
 from ..conf import conf
 from ..dispatch.receipt import QueueFull
 from ..dispatch.run_log import word
+from ..dispatch.runs import HandlerLeft
 from ..exceptions import MalformedWebhook, StoreUnavailable
-from ..models import WebhookEvent
-from .base import RateLimited, Source, SourceError
+from .base import RateLimited, Sent, Source, SourceError
 from .configured import Recovery, name_of, recoveries
 from .cursors import CursorLease, Taken, position
 from .deciding import Case, Decision, decide
 from .getting import Getter
-from .listing import Patience, batches
+from .listing import Patience, batches, known
 from .missing import give_up, given_up, rows_of, tidy
 from .moments import aware
 from .report import Allowance, SourceReport
@@ -109,11 +109,16 @@ class SourceRun:
         if not self.dry_run:
             self.lease.take(self.oldest)
         self.settled = max(position(self.name) or self.oldest, self.oldest)
+        if self.settled > datetime.now(UTC):
+            # A clock was wrong: nobody knows what was looked at.
+            self.settled = self.oldest
         if not self.is_asked_anew:
             self.since = self.report.since = self.settled
         self.look()
         if not self.dry_run and self.report.is_whole:
-            self.move(self.source.now() - timedelta(seconds=time.monotonic() - started))
+            # One answer with a wrong date must not move the cursor past what is still to come.
+            now = min(self.source.now(), datetime.now(UTC))
+            self.move(now - timedelta(seconds=time.monotonic() - started))
 
     def fail(self, problem: str) -> None:
         """Note what ended the run."""
@@ -132,6 +137,8 @@ class SourceRun:
                 self.warn(row.event_id, aware(row.leaves_at))
         except DatabaseError as error:
             self.fail(f"The database is away: {type(error).__name__}.")
+        except Exception as error:
+            self.fail(f"The source raised {type(error).__name__} {place_of(error)}.")
 
     def move(self, began: datetime) -> None:
         """Let the cursor stand at the oldest event that is not settled, else at this run's start.
@@ -143,13 +150,23 @@ class SourceRun:
 
     def look(self) -> None:
         """Take the events in batches, each looked up with two queries."""
-        for batch in batches(self.source, self.since, self.patience):
-            events = {event.dedupe_key: event for event in known(list(batch))}
+        for batch in self.listed():
+            events = known(batch, self.source.provider)
             rows = rows_of(batch)
             if not self.dry_run:
                 self.lease.renew()
             for key, each in batch.items():
                 self.take(Case(key, each, events.get(key), rows.get(key)))
+
+    def listed(self) -> Iterator[dict[str, Sent]]:
+        """The batches, with the source held while each is waited for."""
+        found = batches(self.source, self.since, self.patience)
+        while True:
+            with nullcontext() if self.dry_run else self.lease.kept():
+                batch = next(found, None)
+            if batch is None:
+                return
+            yield batch
 
     def take(self, case: Case) -> None:
         """Count one event, and get it or run it again if that is due."""
@@ -157,11 +174,16 @@ class SourceRun:
         report.found += 1
         fresh = self.source.now() - self.source.grace
         decision = decide(case, fresh, attempts, anew=self.is_asked_anew)
-        if decision in (Decision.RERUN, Decision.GET):
+        if decision == Decision.GET and not self.getter.wants(case.sent):
+            report.unwanted += 1
+            settled = True
+        elif decision in (Decision.RERUN, Decision.GET):
             if not self.allowance.take():
                 report.is_cut = True
                 return
-            settled = self.dry_get(decision, case) if self.dry_run else self.get(decision, case)
+            settled = not self.dry_run and self.get(decision, case)
+            if self.dry_run:
+                self.count(decision, case)
         else:
             settled = decision.is_settled
             if decision.is_counted:
@@ -189,31 +211,21 @@ class SourceRun:
         self.lease.renew()
         try:
             return self.getter.get(decision, case)
-        except MalformedWebhook as error:
+        except (MalformedWebhook, HandlerLeft) as error:
             self.fail(str(error))
             return False
 
-    def dry_get(self, decision: Decision, case: Case) -> bool:
+    def count(self, decision: Decision, case: Case) -> None:
         """Count what would be done."""
         if decision == Decision.RERUN:
             self.report.rerun += 1
         elif case.sent.body is None:
             self.report.redelivered += 1
-        elif self.getter.wants(case.sent):
-            self.report.ingested += 1
         else:
-            self.report.unwanted += 1
-            return True
-        return False
+            self.report.ingested += 1
 
 
 def place_of(error: BaseException) -> str:
     """Where an error was raised: the module's file and the line."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
-
-
-def known(keys: list[str]) -> list[WebhookEvent]:
-    """What the ledger says of some events, without their bodies."""
-    events = WebhookEvent.objects.using(ledger.alias()).filter(dedupe_key__in=keys)
-    return list(events.defer("body", "response_body"))

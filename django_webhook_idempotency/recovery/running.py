@@ -8,9 +8,11 @@ from .. import ledger
 from ..dispatch.deliveries import record
 from ..dispatch.intake import deliver, new_event, with_secondary
 from ..dispatch.resolving import work_of
-from ..dispatch.run_log import announce_run, log_run
+from ..dispatch.run_log import announce_run, log_run, word
+from ..dispatch.runs import HandlerLeft
 from ..dispatch.work import DeliveryReport, Result, Work
 from ..enums import EventStatus, Origin
+from ..exceptions import HandlerMissing
 from ..models import HandlerRun, WebhookEvent
 from ..providers import Incoming, Provider
 from .base import Sent
@@ -45,6 +47,12 @@ def is_left_to_others(event: WebhookEvent) -> bool:
     return event.enqueued_at is not None or waits
 
 
+def is_finished(key: str) -> bool:
+    """Whether an event is finished by now."""
+    events = WebhookEvent.objects.using(ledger.alias())
+    return events.filter(dedupe_key=key).finished().exists()
+
+
 def run_again(pk: int) -> Result | None:
     """Do with an unfinished event what a redelivery of its stored body would do.
 
@@ -53,7 +61,11 @@ def run_again(pk: int) -> Result | None:
     stored = WebhookEvent.objects.using(ledger.alias()).get(pk=pk)
     copy = WebhookEvent(**{name: getattr(stored, name) for name in _COPIED})
     copy.status = EventStatus.PENDING
-    work = work_of(copy)
+    try:
+        work = work_of(copy)
+    except HandlerMissing:
+        # A decorated view has failed on it, or its handler is gone: nothing here can tell which.
+        return None
     if stored.body is None or _needs_request(stored, work):
         return None
     return _deliver(copy, work)
@@ -75,8 +87,11 @@ def ingest(sent: Sent, body: bytes, provider: Provider, view: str) -> Result | N
         received_at=timezone.now(),
     )
     event.view = view
-    work = work_of(event)
-    return _deliver(event, work) if work.handlers else None
+    try:
+        work = work_of(event)
+    except HandlerMissing:
+        return None
+    return _deliver(event, work)
 
 
 def _needs_request(stored: WebhookEvent, work: Work) -> bool:
@@ -84,8 +99,6 @@ def _needs_request(stored: WebhookEvent, work: Work) -> bool:
 
     Without a lane it does; but a dead one has none either, and is known by who ran it.
     """
-    if not work.handlers:
-        return True
     if stored.status != EventStatus.DEAD:
         return stored.lane is None
     runs = HandlerRun.objects.using(ledger.alias()).filter(event=stored.pk)
@@ -94,12 +107,18 @@ def _needs_request(stored: WebhookEvent, work: Work) -> bool:
 
 
 def _deliver(event: WebhookEvent, work: Work) -> Result:
-    """Deliver, write the delivery's row, and tell the log and the signals."""
+    """Deliver, write the delivery's row, and tell the log and the signals.
+
+    Raises HandlerLeft where a handler exits: a run of its events is more than that one.
+    """
     started_at = timezone.now()
     work.report = DeliveryReport(
         work.provider, origin=Origin.RECOVERED, body_digest=event.body_digest
     )
-    result = deliver(event, work)
+    try:
+        result = deliver(event, work)
+    except SystemExit as error:
+        raise HandlerLeft(f"The handler of {word(event.event_id)} raised SystemExit.") from error
     if not result.recorded and not result.unproven:
         work.settle(result)
         record(work.report, result.event)

@@ -7,7 +7,6 @@ https://docs.stripe.com/api/events/list
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -110,22 +109,10 @@ class StripeSource(Source):
 
         Raises SourceError at the end if there were some that could not be understood.
         """
-        import stripe
+        from .stripe_client import client_of  # which needs the client
 
         unread = 0
-
-        # A client of our own: nobody else's retries, and no connection that outlives the run.
-        http = stripe.RequestsClient(
-            timeout=self.timeout, proxy=stripe.proxy, verify_ssl_certs=stripe.verify_ssl_certs
-        )
-        client = stripe.StripeClient(
-            self._api_key(),
-            stripe_account=self.account or None,
-            base_addresses={"api": self._api_base} if self._api_base else {},
-            http_client=http,
-            max_network_retries=0,
-        )
-        with closing(http):
+        with client_of(self._api_key(), self.account, self._api_base, self.timeout) as client:
             for text, event in self._events(client, since):
                 sent = self._sent(text, event)
                 if sent is None:
@@ -142,6 +129,7 @@ class StripeSource(Source):
         paused, self._paused = self._paused, None
         after = paused[1] if paused and paused[0] == since else ""
         has_more = True
+        asked = {after}
         while has_more:
             ask = partial(self._page, client, since, after)
             try:
@@ -152,9 +140,10 @@ class StripeSource(Source):
             found, has_more = self._listed(page)
             yield from found
             if has_more:
-                last, after = after, text_at(found[-1][1], "id")
-                if after == last:
+                after = text_at(found[-1][1], "id")
+                if after in asked:
                     raise SourceError("Stripe's answer is the same page again.")
+                asked.add(after)
 
     def _page(self, client: StripeClient, since: datetime, after: str) -> Any:
         from .stripe_errors import understood  # which needs the client
@@ -196,16 +185,23 @@ class StripeSource(Source):
 
         None if it cannot be understood.
         """
-        if self.account and not text_at(event, "account"):
+        also = None
+        bare = text.encode("utf-8", "surrogatepass")
+        is_nameless = bool(self.account) and not text_at(event, "account")
+        if is_nameless:
             # Asked as the account itself, the API may leave out what its webhook names.
             text = with_member(text, "account", self.account)
         body = text.encode("utf-8", "surrogatepass")
         created = event.get("created") if isinstance(event, dict) else None
         try:
             identity = self.provider.identify(Incoming.stored(body, CONTENT_TYPE))
+            if is_nameless:
+                # If it is the own account, the webhook names none. Ids are Stripe's, and unique.
+                also = self.provider.identify(Incoming.stored(bare, CONTENT_TYPE))
             if isinstance(created, bool) or not isinstance(created, int):
                 raise ValueError
             sent_at = datetime.fromtimestamp(created, UTC)
+            leaves_at = sent_at + self.horizon
         except (MalformedWebhook, ValueError, OverflowError, OSError):
             return None
         return Sent(
@@ -213,9 +209,10 @@ class StripeSource(Source):
             sent_at,
             accepted=False,
             scope=self.scope,
-            leaves_at=sent_at + self.horizon,
+            leaves_at=leaves_at,
             body=body,
             content_type=CONTENT_TYPE,
+            also=also,
         )
 
 

@@ -46,6 +46,14 @@ class Ledger(Source):
             raise self.problem
 
 
+class Unready(Ledger):
+    """One that trips over what RECOVERY says."""
+
+    @classmethod
+    def configured(cls, provider: Provider, options: Mapping[str, Any]) -> list[Source]:
+        raise KeyError(options["KEY"])
+
+
 class Till(WebhookView):
     """A view class that handles what it receives by itself."""
 

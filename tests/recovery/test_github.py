@@ -8,7 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.test import RequestFactory
 
+from django_webhook_idempotency.decorators import idempotent_webhook
 from django_webhook_idempotency.enums import EventStatus
 from django_webhook_idempotency.exceptions import Reject
 from django_webhook_idempotency.models import (
@@ -30,7 +32,9 @@ from django_webhook_idempotency.recovery import (
 )
 from django_webhook_idempotency.recovery.deciding import Case, Decision
 from django_webhook_idempotency.recovery.getting import Getter
+from django_webhook_idempotency.recovery.github_api import GitHubAPI
 from tests.app.models import Effect
+from tests.deliveries import signed_headers
 from tests.recovery.conftest import HOOK, configure
 from tests.recovery.fake_github import APP_HOOK, TOKEN, Canned, FakeGitHub
 
@@ -192,8 +196,27 @@ class TestWhatRunsAgainHere:
         )
         assert counts(run()) == {"found": 1, "pending": 1}
 
-    def test_not_what_only_a_request_can_run(self, served, run):
+    def test_not_what_only_a_request_can_run(self, github, run):
         """A view that reads the request itself failed: no handler here knows what it does."""
+
+        @idempotent_webhook("github")
+        def fail(request):
+            raise RuntimeError
+
+        github.redelivers = False
+        event = github.happen()
+        headers = signed_headers("github", event.body, event.guid, "push")
+        headers["X-GitHub-Hook-ID"] = "42"
+        request = RequestFactory().generic(
+            "POST", "/", event.body, "application/json", headers=headers
+        )
+        assert fail(request).status_code == 500
+        github.note(HOOK, event, 500)
+        past_the_backoff()
+        assert counts(run()) == {"found": 1, "redelivered": 1}
+        assert github.attempts
+
+    def test_not_what_such_a_view_failed_on_where_a_handler_wants_it_too(self, served, run):
         event = served.happen()
         served.deliver(HOOK, event, age=timedelta(hours=1))
         WebhookEvent.objects.update(status="failed", lane=None, next_attempt_at=None)
@@ -271,6 +294,21 @@ class TestHowFarItLooks:
         settled = RecoveryCursor.objects.get().settled_until
         assert settled < datetime.now(UTC) - timedelta(days=2)
         assert counts(run()) == {"found": 3, "processed": 2, "redelivered": 1}
+
+    def test_a_date_in_the_future_does_not_pass_over_what_comes(self, served, run):
+        served.offset = 365 * DAY
+        run()
+        served.offset = timedelta(0)
+        assert RecoveryCursor.objects.get().settled_until < ago(4)
+        lost(served, age=timedelta(minutes=1))
+        assert counts(run()) == {"found": 1, "fresh": 1}
+
+    def test_a_cursor_in_the_future_tells_nothing(self, served, run):
+        run()
+        RecoveryCursor.objects.update(settled_until=datetime.now(UTC) + DAY)
+        lost(served)
+        assert counts(run()) == {"found": 1, "redelivered": 1}
+        assert RecoveryCursor.objects.get().settled_until < datetime.now(UTC)
 
     def test_a_later_since_does_not_move_it(self, served, run):
         run(since=datetime.now(UTC) - timedelta(hours=1))
@@ -416,6 +454,23 @@ class TestWhatStandsInTheWay:
         assert RecoveryCursor.objects.get().settled_until < ago(60 * 24)
         assert counts(run()) == {"found": 1, "redelivered": 1}
 
+    @pytest.mark.parametrize("seconds", ["99999999999999999", "9" * 400])
+    def test_a_pause_without_end_is_one_of_a_day(self, served, run, seconds):
+        served.canned.append(Canned("GET", 429, {"Retry-After": seconds}))
+        assert run().retry_at < datetime.now(UTC) + DAY
+
+    def test_pages_that_go_round_are_an_error(self, served, run, monkeypatch):
+        item = served.note(HOOK, served.happen(), 502)
+        asked = []
+
+        def get(api: Any, path: str, owner: str = "", **params: Any) -> Any:
+            asked.append(params.get("cursor", ""))
+            return [item], "b" if asked[-1] == "a" and len(asked) < 9 else "a"
+
+        monkeypatch.setattr(GitHubAPI, "get", get)
+        assert run().problems == ["GitHub's list of deliveries leads back to an earlier page."]
+        assert asked == ["", "a", "b"]
+
     def test_the_last_request_that_is_allowed_is_the_last(self, served, run):
         served.page_size = 1
         for hours in range(1, 3):
@@ -480,6 +535,12 @@ class TestWhatStandsInTheWay:
     def test_an_answer_that_is_none(self, served, run, body):
         served.canned = [Canned("GET", 200, {}, body)]
         assert run().problems
+
+    @pytest.mark.parametrize("guid", [None, "", 7])
+    def test_a_delivery_without_a_guid(self, served, run, guid):
+        served.note(HOOK, served.happen(), 502, guid=guid)
+        assert run().problems == ["GitHub's list of deliveries cannot be read."]
+        assert served.attempts == []
 
     def test_nobody_listens(self, served, run, settings):
         configure(settings, served, {"BASE_URL": "http://127.0.0.1:9"})

@@ -105,6 +105,7 @@ class TestGitHub:
             ({"TOKEN": "acme.vault.token"}, "['TOKEN'] cannot be imported"),
             ({"BASE_URL": "github.example.com"}, "['BASE_URL'] should be the URL of the API"),
             ({"BASE_URL": "https://me:pw@github.example.com"}, "['BASE_URL'] should be the URL"),
+            ({"BASE_URL": "http://github.example.com"}, "http:// only on this machine"),
             ({"PAUSE": -1}, "['PAUSE'] should be a finite number of seconds"),
             ({"TOKENS": ["x"]}, "['TOKENS'] is not known. Known are ALARM, APP_ID"),
         ],
@@ -117,6 +118,14 @@ class TestGitHub:
         assert problem in message.msg
         assert "ghp_secret" not in message.msg
         assert "pw" not in message.msg
+
+    def test_a_scope_that_the_provider_does_not_have(self, settings):
+        hooks = [{**HOOKS[0], "scope": "eu"}]
+        configure(settings, {"HOOKS": hooks, "TOKEN": "x"}, SCOPES=["us"])
+        with pytest.raises(ImproperlyConfigured, match="is not among the provider's SCOPES"):
+            recoveries()
+        configure(settings, {"HOOKS": hooks, "TOKEN": "x"}, SCOPES=["eu"])
+        assert recoveries()
 
     def test_an_enterprise_server_has_an_address(self, settings):
         configure(settings, {"HOOKS": HOOKS, "TOKEN": "x"}, ENTERPRISE_SERVER=True)

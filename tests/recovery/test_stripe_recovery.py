@@ -169,6 +169,18 @@ def test_a_long_pause_ends_the_run_after_what_was_listed(api, configure, handler
     assert (report.processed, report.ingested) == (100, 150)
 
 
+def test_one_event_with_an_absurd_time_keeps_no_other_out(api, configure, handlers):
+    configure()
+    handlers.add(lambda event: None, "stripe")
+    api.add("evt_1")
+    api.add("evt_2", created=253402300799)
+
+    (report,) = run()
+
+    assert report.ingested == 1
+    assert "without an id or a time" in report.problems[0]
+
+
 def test_one_account_that_is_refused_does_not_stop_the_other(api, configure, handlers):
     configure(ACCOUNTS=["acct_1"])
     handlers.add(lambda event: None, "stripe")
@@ -180,6 +192,25 @@ def test_one_account_that_is_refused_does_not_stop_the_other(api, configure, han
 
     assert own.problems == ["Stripe's API answers 500."]
     assert other.ingested == 1
+
+
+def test_the_own_account_among_the_accounts_processes_nothing_twice(
+    api, configure, client, handlers
+):
+    """Asked as itself, its events would have the scope of an account that is connected."""
+    configure(ACCOUNTS=["acct_own"])
+    seen: list[str] = []
+    handlers.add(lambda event: seen.append(event.event_id), "stripe")
+    for account in ("", "acct_own"):
+        came = api.add("evt_1", account=account)
+        api.add("evt_2", account=account)
+    deliver(client, "stripe", body=webhook(came))
+
+    own, same = run()
+
+    assert (own.processed, own.ingested) == (1, 1)
+    assert (same.processed, same.ingested) == (2, 0)
+    assert seen == ["evt_1", "evt_2"]
 
 
 class EveryAccount(StripeSource):

@@ -385,6 +385,26 @@ class TestFaults:
             list(source(api).sent(since()))
         assert len(api.asked) == 2
 
+    def test_pages_that_go_round(self, api):
+        page = '{"object": "list", "data": [{"id": "evt_%d", "created": 1}], "has_more": true}'
+        api.faults.extend([Reply(body=page % (number % 2)) for number in range(9)])
+
+        with pytest.raises(SourceError, match="the same page again"):
+            list(source(api).sent(since()))
+        assert len(api.asked) == 3
+
+    @pytest.mark.parametrize("status", [302, 307])
+    def test_an_answer_from_elsewhere(self, api, status):
+        elsewhere = StripeApi()
+        elsewhere.add("evt_forged")
+        with elsewhere.served():
+            address = f"{elsewhere.url}/v1/events"
+            api.faults.extend([Reply(status, headers={"Location": address})] * 3)
+
+            with pytest.raises(SourceError, match="cannot be read"):
+                list(source(api).sent(since()))
+        assert elsewhere.asked == []
+
     def test_an_api_that_does_not_answer(self, api, monkeypatch):
         monkeypatch.setattr(StripeSource, "timeout", 0.1)
         api.answers.clear()
