@@ -153,6 +153,36 @@ class TestTable:
         finally:
             execute("DROP TABLE seen")
 
+    def test_ids_in_a_binary_column_are_ids(
+        self, client: Client, handlers: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """VARBINARY is what tells ids apart by case in MariaDB."""
+        monkeypatch.setattr(tables, "BATCH", 2)
+        calls: list[str] = []
+        handlers.add(lambda event: calls.append(event.event_id))
+        kind = {"postgresql": "BYTEA", "mysql": "VARBINARY(255)"}.get(connection.vendor, "BLOB")
+        execute(f"CREATE TABLE seen (event_id {kind}, event_type {kind}, tenant {kind})")
+        try:
+            rows = [(b"evt_1", b"a", b"x"), (b"EVT_1\0\0", b"b", b""), (b"evt_3", b"c", None)]
+            insert("seen", "event_id, event_type, tenant", [*rows, (b"evt_4", b"d", b"\xff")])
+            insert("seen", "event_id, event_type, tenant", [(b"\xff", b"", b"")])
+            _, printed = failed(
+                "sangho", "--from=table", "--table=seen", "--time-column=",
+                "--url-scope-column=tenant",
+            )  # fmt: skip
+        finally:
+            execute("DROP TABLE seen")
+        assert "1 skipped: unreadable scope" in printed
+        assert "row 5: unreadable id" in printed
+        found = WebhookEvent.objects.order_by("event_type")
+        assert list(found.values_list("event_id", "event_type", "scope")) == [
+            ("evt_1", "a", "x/"),
+            ("EVT_1", "b", ""),
+            ("evt_3", "c", ""),
+        ]
+        assert deliver(client, "sangho", "evt_3").json()["status"] == "duplicate"
+        assert calls == []
+
     @pytest.mark.parametrize("batch", [2, 3, 7])
     def test_an_id_may_stand_there_for_several_scopes(
         self, monkeypatch: pytest.MonkeyPatch, batch: int

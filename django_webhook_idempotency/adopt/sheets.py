@@ -65,7 +65,7 @@ class Sheet:
             return Row(
                 place,
                 id_of(read(columns.id)),
-                text_of(read(columns.type)),
+                text_of(read(columns.type), "type"),
                 moment_of(read(columns.time), self.zone),
                 scope,
                 url_scope,

@@ -118,7 +118,7 @@ class Table:
                 yield Row(
                     place,
                     id_of(cells[columns.id]),
-                    text_of(cells.get(columns.type)),
+                    text_of(cells.get(columns.type), "type"),
                     moment_of(cells.get(columns.time), self.zone),
                     scope,
                     url_scope,
