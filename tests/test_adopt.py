@@ -255,6 +255,45 @@ class TestScopes:
         assert answer.json()["status"] == "duplicate"
         assert deliver(client, "stripe", **more).json()["status"] == "ignored"
 
+    @pytest.mark.parametrize(
+        ("slug", "scope", "problem"),
+        [
+            ("stripe", "live", "is not <account>:<mode>"),
+            ("stripe", "acct_1", "is not <account>:<mode>"),
+            ("stripe", "acct_1/live", "is not <account>:<mode>"),
+            ("stripe", r"acct\:live", "is not <account>:<mode>"),
+            ("slack", "", "is not the app's id"),
+            ("slack", "A1:T1:C1", "is not the app's id"),
+        ],
+    )
+    def test_one_that_no_delivery_has_is_refused(
+        self, tmp_path: Path, slug: str, scope: str, problem: str
+    ) -> None:
+        path = sheet(tmp_path, f"event_id,own\nevt_1,{scope or ':'}\n")
+        options = [slug, f"--from={path}", "--type-column=", "--time-column="]
+        assert problem in failed(*options, f"--scope={scope}")[0]
+        assert problem in failed(*options, "--scope-column=own")[1]
+        assert not WebhookEvent.objects.exists()
+
+    def test_one_that_is_blank_in_its_column_is_a_bad_row(self, tmp_path: Path) -> None:
+        path = sheet(tmp_path, "event_id,hook\nguid-1,\nguid-2,12345678\n")
+        options = ["--scope-column=hook", "--type-column=", "--time-column="]
+        assert "line 2: blank scope" in failed("github", f"--from={path}", *options)[1]
+        assert WebhookEvent.objects.get().event_id == "guid-2"
+        # Of a provider that does not say what its scope is, nobody knows that it is never blank.
+        assert report("sangho", f"--from={path}", *options)["adopted"] == 2
+
+    def test_one_in_the_url_is_among_those_of_the_settings(
+        self, tmp_path: Path, settings: Any
+    ) -> None:
+        own = {"SECRETS": ["whsec_sangho_test_0123456789abcdef"], "SCOPES": ["eu", "us"]}
+        settings.WEBHOOK_IDEMPOTENCY = {"PROVIDERS": {"sangho": own}}
+        path = sheet(tmp_path, "event_id,tenant\nevt_1,ue\nevt_2,eu\nevt_3,\n")
+        options = ["sangho", f"--from={path}", "--type-column=", "--time-column="]
+        assert "not among SCOPES" in failed(*options, "--url-scope=ue")[0]
+        assert "line 2: its scope in the URL" in failed(*options, "--url-scope-column=tenant")[1]
+        assert WebhookEvent.objects.count() == 2
+
     def test_a_provider_that_only_a_decorator_names(self, tmp_path: Path) -> None:
         path = sheet(tmp_path, "event_id,event_type,processed_at\nevt_1,a,\n")
         run("partner", f"--from={path}", "--unlisted")

@@ -102,6 +102,9 @@ class Adoption:
             if isinstance(row, Bad):
                 report.skip(row)
                 continue
+            if wrong := wrong_scope(self.provider, row.scope, row.url_scope):
+                report.skip(Bad(row.place, wrong))
+                continue
             event = self._event(row)
             if event.received_at < self._oldest and not self.everything:
                 report.skipped[TOO_OLD] += 1
@@ -139,3 +142,15 @@ class Adoption:
             received_at=moment,
             processed_at=moment,
         )
+
+
+def wrong_scope(provider: Provider, scope: str | None, url_scope: str) -> str:
+    """Why no delivery can have those scopes, the provider's own and the URL's; empty if one can.
+
+    `scope` is None where only the rows say it.
+    """
+    if scope is not None and not provider.may_scope(scope):
+        return f"its scope is not {provider.scoped_by or 'one of the provider'}"
+    if url_scope and provider.scopes is not None and url_scope not in provider.scopes:
+        return "its scope in the URL is not among SCOPES"
+    return ""

@@ -48,13 +48,15 @@ class Bad:
 class Scopes:
     """What tells equal ids apart: the same for every row, or read from a column of each.
 
-    `scope` is the provider's own, `url_scope` the one in the URL of our endpoint.
+    `scope` is the provider's own, `url_scope` the one in the URL of our endpoint. With `needs_own`,
+    a row whose column of the provider's own is blank says too little.
     """
 
     scope: str = ""
     scope_column: str = ""
     url_scope: str = ""
     url_scope_column: str = ""
+    needs_own: bool = False
 
     @property
     def columns(self) -> list[str]:
@@ -62,10 +64,12 @@ class Scopes:
         return [name for name in (self.scope_column, self.url_scope_column) if name]
 
     def of(self, read: Callable[[str], Any]) -> tuple[str, str]:
-        """Both scopes of a row whose cells `read` gives by column."""
+        """Both scopes of a row whose cells `read` gives by column. Raises BadRow."""
         own, url = self.scope, self.url_scope
         if self.scope_column:
             own = text_of(read(self.scope_column), "scope")
+            if not own and self.needs_own:
+                raise BadRow("blank scope")
         if self.url_scope_column:
             url = text_of(read(self.url_scope_column), "scope")
         return own, url
