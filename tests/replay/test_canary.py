@@ -153,3 +153,9 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+@pytest.mark.parametrize("rate", [0, -1, float("nan")])
+def test_a_rate_of_nothing_is_refused_before_anything(rate: float) -> None:
+    with pytest.raises(ValueError, match="above zero"):
+        replay(Choice().events(), by="ann", reason="x", rate=rate)
