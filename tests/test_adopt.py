@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -183,6 +184,19 @@ class TestTable:
         assert deliver(client, "sangho", "evt_3").json()["status"] == "duplicate"
         assert calls == []
 
+    def test_a_row_without_an_id_is_counted(self) -> None:
+        execute("CREATE TABLE seen (event_id VARCHAR(9))")
+        try:
+            insert("seen", "event_id", [("a",), (None,), (None,)])
+            _, printed = failed(
+                "sangho", "--from=table", "--table=seen", "--type-column=", "--time-column="
+            )
+        finally:
+            execute("DROP TABLE seen")
+        assert "3 read, 1 adopted" in printed
+        assert "2 skipped: blank id" in printed
+        assert "row 3: blank id" in printed
+
     @pytest.mark.parametrize("batch", [2, 3, 7])
     def test_an_id_may_stand_there_for_several_scopes(
         self, monkeypatch: pytest.MonkeyPatch, batch: int
@@ -218,6 +232,11 @@ class TestTable:
             (["sangho", "--from=djstripe"], "none of 'sangho'"),
             (["stripe", "--from=djstripe", "--scope=x"], "leave --scope"),
             (["sangho", "--from=/nothing/here.csv"], "No such file"),
+            (["sangho", "--from=-", "--time-zone=Mars/Phobos"], "no time zone"),
+            (["sangho", "--from=-", "--time-zone=../zone"], "no time zone"),
+            (["sangho", "--from=-", "--delimiter=\n"], "not one character"),
+            (["sangho", "--from=-", '--delimiter="'], "not one character"),
+            (["sangho", "--from=-", "--delimiter=::"], "not one character"),
         ],
     )
     def test_what_cannot_be_read_is_said(
@@ -361,6 +380,18 @@ class TestSheet:
         text = "event_id,event_type,processed_at\nevt_1,a,2026-07-01 12:00:00\n"
         run("sangho", f"--from={sheet(tmp_path, text)}", "--all", "--time-zone=Europe/Madrid")
         assert WebhookEvent.objects.get().received_at == datetime(2026, 7, 1, 10, tzinfo=UTC)
+
+    def test_a_cell_that_is_long_keeps_no_row_out(self, tmp_path: Path) -> None:
+        limit = csv.field_size_limit()
+        text = "event_id,event_type,processed_at,body\nevt_1,a,,\nevt_2,a,," + "x" * 200_000
+        assert report("sangho", f"--from={sheet(tmp_path, text)}")["adopted"] == 2
+        assert csv.field_size_limit() == limit
+
+    def test_what_comes_before_an_error_is_taken_over(self, tmp_path: Path) -> None:
+        text = 'event_id,event_type,processed_at\nevt_1,a,\n"evt'
+        error, printed = failed("sangho", f"--from={sheet(tmp_path, text)}")
+        assert "is no CSV" in error
+        assert "1 read, 1 adopted" in printed
 
     def test_a_time_in_the_future_is_now(self, tmp_path: Path) -> None:
         text = "event_id,event_type,processed_at\nevt_1,a,2199-01-01\n"

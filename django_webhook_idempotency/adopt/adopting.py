@@ -20,7 +20,7 @@ from ..models import WebhookEvent, displayable
 from ..providers import Identity, Provider
 from ..retention import policy_of
 from .bulk import insert_many_once
-from .rows import Bad, Row
+from .rows import AdoptError, Bad, Row
 from .tables import BATCH
 
 #: Why a row is skipped that is as good as any other.
@@ -87,12 +87,24 @@ class Adoption:
     def steps(self, rows: Iterable[Row | Bad]) -> Iterator[Report]:
         """Take rows over batch by batch, giving the numbers so far after each.
 
-        Raises AdoptError, or the database's own error.
+        Raises AdoptError after it took what came before, or the database's own error.
         """
         source = iter(rows)
-        while batch := list(islice(source, BATCH)):
+        problem: AdoptError | None = None
+        while problem is None:
+            batch: list[Row | Bad] = []
+            try:
+                # One by one: what came before an error stays.
+                for row in islice(source, BATCH):
+                    batch.append(row)
+            except AdoptError as error:
+                problem = error
+            if not batch:
+                break
             self._take(batch)
             yield self.report
+        if problem is not None:
+            raise problem
 
     def _take(self, batch: Sequence[Row | Bad]) -> None:
         report = self.report

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, tzinfo
 from typing import Any, TextIO
-from zoneinfo import ZoneInfo
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -30,6 +29,7 @@ from ...providers import BUILT_IN, Provider, configured_provider
 from ...providers.keyed import Keyed
 from ...providers.stripe import Stripe
 from ...retention import known_providers
+from ..arguments import delimiter, time_zone
 
 #: As a shell reports a process that Ctrl-C ended.
 INTERRUPTED = 130
@@ -71,12 +71,13 @@ class Command(BaseCommand):
             )  # fmt: skip
         self.add_scopes(parser)
         parser.add_argument(
-            "--time-zone", default="UTC", type=ZoneInfo, metavar="NAME",
+            "--time-zone", default="UTC", type=time_zone, metavar="NAME",
             help="That of times which do not say theirs. Default: %(default)s.",
         )  # fmt: skip
         parser.add_argument(
-            "--delimiter", default=",", metavar="MARK", help="Between the cells of a CSV line."
-        )
+            "--delimiter", default=",", type=delimiter, metavar="MARK",
+            help="Between the cells of a CSV line.",
+        )  # fmt: skip
         parser.add_argument(
             "--own-account", action="append", default=[], dest="own_accounts", metavar="ACCT",
             help="Your own Stripe account, for dj-stripe's rows that do not hold the whole event; "
@@ -160,8 +161,6 @@ class Command(BaseCommand):
         if source == TABLE:
             yield Table(options["database"], options["table"], columns, scopes, zone).rows()
             return
-        if len(options["delimiter"]) != 1:
-            raise CommandError("--delimiter is one character.")
         with _file(source) as file:
             yield Sheet(file, columns, scopes, zone, options["delimiter"]).rows()
 
