@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -153,6 +154,49 @@ class TestTable:
         finally:
             execute("DROP TABLE seen")
 
+    def test_ids_in_a_binary_column_are_ids(
+        self, client: Client, handlers: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """VARBINARY is what tells ids apart by case in MariaDB."""
+        monkeypatch.setattr(tables, "BATCH", 2)
+        calls: list[str] = []
+        handlers.add(lambda event: calls.append(event.event_id))
+        kind = {"postgresql": "BYTEA", "mysql": "VARBINARY(255)"}.get(connection.vendor, "BLOB")
+        execute(f"CREATE TABLE seen (event_id {kind}, event_type {kind}, tenant {kind})")
+        try:
+            rows = [(b"evt_1", b"a", b"x"), (b"EVT_1\0\0", b"b", b""), (b"evt_3", b"c", None)]
+            insert("seen", "event_id, event_type, tenant", [*rows, (b"evt_4", b"d", b"\xff")])
+            insert("seen", "event_id, event_type, tenant", [(b"\xff", b"", b"")])
+            _, printed = failed(
+                "sangho", "--from=table", "--table=seen", "--time-column=",
+                "--url-scope-column=tenant",
+            )  # fmt: skip
+        finally:
+            execute("DROP TABLE seen")
+        assert "1 skipped: unreadable scope" in printed
+        assert "row 5: unreadable id" in printed
+        found = WebhookEvent.objects.order_by("event_type")
+        assert list(found.values_list("event_id", "event_type", "scope")) == [
+            ("evt_1", "a", "x/"),
+            ("EVT_1", "b", ""),
+            ("evt_3", "c", ""),
+        ]
+        assert deliver(client, "sangho", "evt_3").json()["status"] == "duplicate"
+        assert calls == []
+
+    def test_a_row_without_an_id_is_counted(self) -> None:
+        execute("CREATE TABLE seen (event_id VARCHAR(9))")
+        try:
+            insert("seen", "event_id", [("a",), (None,), (None,)])
+            _, printed = failed(
+                "sangho", "--from=table", "--table=seen", "--type-column=", "--time-column="
+            )
+        finally:
+            execute("DROP TABLE seen")
+        assert "3 read, 1 adopted" in printed
+        assert "2 skipped: blank id" in printed
+        assert "row 3: blank id" in printed
+
     @pytest.mark.parametrize("batch", [2, 3, 7])
     def test_an_id_may_stand_there_for_several_scopes(
         self, monkeypatch: pytest.MonkeyPatch, batch: int
@@ -188,6 +232,11 @@ class TestTable:
             (["sangho", "--from=djstripe"], "none of 'sangho'"),
             (["stripe", "--from=djstripe", "--scope=x"], "leave --scope"),
             (["sangho", "--from=/nothing/here.csv"], "No such file"),
+            (["sangho", "--from=-", "--time-zone=Mars/Phobos"], "no time zone"),
+            (["sangho", "--from=-", "--time-zone=../zone"], "no time zone"),
+            (["sangho", "--from=-", "--delimiter=\n"], "not one character"),
+            (["sangho", "--from=-", '--delimiter="'], "not one character"),
+            (["sangho", "--from=-", "--delimiter=::"], "not one character"),
         ],
     )
     def test_what_cannot_be_read_is_said(
@@ -224,6 +273,45 @@ class TestScopes:
         answer = deliver(client, "stripe", path="/webhooks/stripe/shop/", **more)
         assert answer.json()["status"] == "duplicate"
         assert deliver(client, "stripe", **more).json()["status"] == "ignored"
+
+    @pytest.mark.parametrize(
+        ("slug", "scope", "problem"),
+        [
+            ("stripe", "live", "is not <account>:<mode>"),
+            ("stripe", "acct_1", "is not <account>:<mode>"),
+            ("stripe", "acct_1/live", "is not <account>:<mode>"),
+            ("stripe", r"acct\:live", "is not <account>:<mode>"),
+            ("slack", "", "is not the app's id"),
+            ("slack", "A1:T1:C1", "is not the app's id"),
+        ],
+    )
+    def test_one_that_no_delivery_has_is_refused(
+        self, tmp_path: Path, slug: str, scope: str, problem: str
+    ) -> None:
+        path = sheet(tmp_path, f"event_id,own\nevt_1,{scope or ':'}\n")
+        options = [slug, f"--from={path}", "--type-column=", "--time-column="]
+        assert problem in failed(*options, f"--scope={scope}")[0]
+        assert problem in failed(*options, "--scope-column=own")[1]
+        assert not WebhookEvent.objects.exists()
+
+    def test_one_that_is_blank_in_its_column_is_a_bad_row(self, tmp_path: Path) -> None:
+        path = sheet(tmp_path, "event_id,hook\nguid-1,\nguid-2,12345678\n")
+        options = ["--scope-column=hook", "--type-column=", "--time-column="]
+        assert "line 2: blank scope" in failed("github", f"--from={path}", *options)[1]
+        assert WebhookEvent.objects.get().event_id == "guid-2"
+        # Of a provider that does not say what its scope is, nobody knows that it is never blank.
+        assert report("sangho", f"--from={path}", *options)["adopted"] == 2
+
+    def test_one_in_the_url_is_among_those_of_the_settings(
+        self, tmp_path: Path, settings: Any
+    ) -> None:
+        own = {"SECRETS": ["whsec_sangho_test_0123456789abcdef"], "SCOPES": ["eu", "us"]}
+        settings.WEBHOOK_IDEMPOTENCY = {"PROVIDERS": {"sangho": own}}
+        path = sheet(tmp_path, "event_id,tenant\nevt_1,ue\nevt_2,eu\nevt_3,\n")
+        options = ["sangho", f"--from={path}", "--type-column=", "--time-column="]
+        assert "not among SCOPES" in failed(*options, "--url-scope=ue")[0]
+        assert "line 2: its scope in the URL" in failed(*options, "--url-scope-column=tenant")[1]
+        assert WebhookEvent.objects.count() == 2
 
     def test_a_provider_that_only_a_decorator_names(self, tmp_path: Path) -> None:
         path = sheet(tmp_path, "event_id,event_type,processed_at\nevt_1,a,\n")
@@ -292,6 +380,18 @@ class TestSheet:
         text = "event_id,event_type,processed_at\nevt_1,a,2026-07-01 12:00:00\n"
         run("sangho", f"--from={sheet(tmp_path, text)}", "--all", "--time-zone=Europe/Madrid")
         assert WebhookEvent.objects.get().received_at == datetime(2026, 7, 1, 10, tzinfo=UTC)
+
+    def test_a_cell_that_is_long_keeps_no_row_out(self, tmp_path: Path) -> None:
+        limit = csv.field_size_limit()
+        text = "event_id,event_type,processed_at,body\nevt_1,a,,\nevt_2,a,," + "x" * 200_000
+        assert report("sangho", f"--from={sheet(tmp_path, text)}")["adopted"] == 2
+        assert csv.field_size_limit() == limit
+
+    def test_what_comes_before_an_error_is_taken_over(self, tmp_path: Path) -> None:
+        text = 'event_id,event_type,processed_at\nevt_1,a,\n"evt'
+        error, printed = failed("sangho", f"--from={sheet(tmp_path, text)}")
+        assert "is no CSV" in error
+        assert "1 read, 1 adopted" in printed
 
     def test_a_time_in_the_future_is_now(self, tmp_path: Path) -> None:
         text = "event_id,event_type,processed_at\nevt_1,a,2199-01-01\n"

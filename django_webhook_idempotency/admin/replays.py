@@ -89,7 +89,9 @@ class ReplaysEvents(_Admin):
         """Replay what was confirmed, as it was seen then."""
         if not self.has_replay_permission(request):
             raise PermissionDenied
-        events = _seen(request.POST.getlist("seen")) if request.method == "POST" else []
+        texts = request.POST.getlist("seen") if request.method == "POST" else []
+        # A project may show some people some rows only.
+        events = _seen(self.get_queryset(request).using(ledger.alias()), texts)
         if not events:
             return HttpResponseRedirect(list_link(WebhookEvent))
         form = ReplayForm(request.POST)
@@ -147,15 +149,15 @@ class ReplaysEvents(_Admin):
                 self.message_user(request, told, messages.WARNING)
 
 
-def _seen(texts: Iterable[str]) -> list[WebhookEvent]:
-    """The events of a confirmed page, as they stood on it."""
+def _seen(rows: QuerySet[WebhookEvent], texts: Iterable[str]) -> list[WebhookEvent]:
+    """The events of a confirmed page, out of some rows, as they stood on it."""
     stood = {
         int(found[1]): (found[2], int(found[3]))
         for found in map(_SEEN.fullmatch, list(texts)[:MOST])
         if found
     }
-    rows = WebhookEvent.objects.using(ledger.alias()).filter(pk__in=list(stood)).only(*READ)
-    events = sorted(rows, key=lambda event: event.pk)
+    chosen = rows.filter(pk__in=list(stood)).only(*READ)
+    events = sorted(chosen, key=lambda event: event.pk)
     for event in events:
         event.status, event.attempts = stood[event.pk]
     return events

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .adopting import Adoption, Report
+from .adopting import Adoption, Report, wrong_scope
 from .djstripe import DjStripe
 from .rows import AdoptError, Bad, Row, Scopes
 from .sheets import Sheet
@@ -19,4 +19,5 @@ __all__ = [
     "Scopes",
     "Sheet",
     "Table",
+    "wrong_scope",
 ]

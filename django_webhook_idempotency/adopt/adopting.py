@@ -20,7 +20,7 @@ from ..models import WebhookEvent, displayable
 from ..providers import Identity, Provider
 from ..retention import policy_of
 from .bulk import insert_many_once
-from .rows import Bad, Row
+from .rows import AdoptError, Bad, Row
 from .tables import BATCH
 
 #: Why a row is skipped that is as good as any other.
@@ -87,12 +87,24 @@ class Adoption:
     def steps(self, rows: Iterable[Row | Bad]) -> Iterator[Report]:
         """Take rows over batch by batch, giving the numbers so far after each.
 
-        Raises AdoptError, or the database's own error.
+        Raises AdoptError after it took what came before, or the database's own error.
         """
         source = iter(rows)
-        while batch := list(islice(source, BATCH)):
+        problem: AdoptError | None = None
+        while problem is None:
+            batch: list[Row | Bad] = []
+            try:
+                # One by one: what came before an error stays.
+                for row in islice(source, BATCH):
+                    batch.append(row)
+            except AdoptError as error:
+                problem = error
+            if not batch:
+                break
             self._take(batch)
             yield self.report
+        if problem is not None:
+            raise problem
 
     def _take(self, batch: Sequence[Row | Bad]) -> None:
         report = self.report
@@ -101,6 +113,9 @@ class Adoption:
             report.read += 1
             if isinstance(row, Bad):
                 report.skip(row)
+                continue
+            if wrong := wrong_scope(self.provider, row.scope, row.url_scope):
+                report.skip(Bad(row.place, wrong))
                 continue
             event = self._event(row)
             if event.received_at < self._oldest and not self.everything:
@@ -139,3 +154,15 @@ class Adoption:
             received_at=moment,
             processed_at=moment,
         )
+
+
+def wrong_scope(provider: Provider, scope: str | None, url_scope: str) -> str:
+    """Why no delivery can have those scopes, the provider's own and the URL's; empty if one can.
+
+    `scope` is None where only the rows say it.
+    """
+    if scope is not None and not provider.may_scope(scope):
+        return f"its scope is not {provider.scoped_by or 'one of the provider'}"
+    if url_scope and provider.scopes is not None and url_scope not in provider.scopes:
+        return "its scope in the URL is not among SCOPES"
+    return ""

@@ -50,7 +50,7 @@ class DjStripe:
                 yield Row(
                     place,
                     id_of(cells["id"]),
-                    text_of(cells["type"]),
+                    text_of(cells["type"], "type"),
                     moment_of(cells["created"]),
                     self._scope(cells, names),
                     self.url_scope,

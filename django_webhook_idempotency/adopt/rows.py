@@ -48,13 +48,15 @@ class Bad:
 class Scopes:
     """What tells equal ids apart: the same for every row, or read from a column of each.
 
-    `scope` is the provider's own, `url_scope` the one in the URL of our endpoint.
+    `scope` is the provider's own, `url_scope` the one in the URL of our endpoint. With `needs_own`,
+    a row whose column of the provider's own is blank says too little.
     """
 
     scope: str = ""
     scope_column: str = ""
     url_scope: str = ""
     url_scope_column: str = ""
+    needs_own: bool = False
 
     @property
     def columns(self) -> list[str]:
@@ -62,20 +64,35 @@ class Scopes:
         return [name for name in (self.scope_column, self.url_scope_column) if name]
 
     def of(self, read: Callable[[str], Any]) -> tuple[str, str]:
-        """Both scopes of a row whose cells `read` gives by column."""
-        own = text_of(read(self.scope_column)) if self.scope_column else self.scope
-        url = text_of(read(self.url_scope_column)) if self.url_scope_column else self.url_scope
+        """Both scopes of a row whose cells `read` gives by column. Raises BadRow."""
+        own, url = self.scope, self.url_scope
+        if self.scope_column:
+            own = text_of(read(self.scope_column), "scope")
+            if not own and self.needs_own:
+                raise BadRow("blank scope")
+        if self.url_scope_column:
+            url = text_of(read(self.url_scope_column), "scope")
         return own, url
 
 
-def text_of(value: Any) -> str:
-    """A cell as text, without the spaces that a column of fixed length adds."""
-    return "" if value is None else str(value).strip()
+def text_of(value: Any, what: str = "text") -> str:
+    """A cell as text, without what a column of fixed length adds.
+
+    A binary column holds UTF-8. Raises BadRow if it does not; `what` is what it should hold.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bytes | bytearray | memoryview):
+        try:
+            value = bytes(value).decode().rstrip("\0")
+        except UnicodeDecodeError:
+            raise BadRow(f"unreadable {what}") from None
+    return str(value).strip()
 
 
 def id_of(value: Any) -> str:
-    """A cell that holds an event's id. Raises BadRow for a blank one."""
-    found = text_of(value)
+    """A cell that holds an event's id. Raises BadRow for a blank or an unreadable one."""
+    found = text_of(value, "id")
     if not found:
         raise BadRow("blank id")
     return found
@@ -86,7 +103,7 @@ def moment_of(value: Any, zone: tzinfo = UTC) -> datetime | None:
 
     `zone` is that of times which do not say theirs. Raises BadRow.
     """
-    if value is None or text_of(value) == "":
+    if text_of(value, "time") == "":
         return None
     try:
         moment = _read(value)

@@ -11,6 +11,9 @@ from typing import TextIO
 from .rows import AdoptError, Bad, BadRow, Row, Scopes, id_of, moment_of, text_of
 from .tables import Columns
 
+#: Characters that a cell may have.
+LONGEST = 64 * 1024 * 1024
+
 
 @dataclass(frozen=True)
 class Sheet:
@@ -24,6 +27,15 @@ class Sheet:
 
     def rows(self) -> Iterator[Row | Bad]:
         """Every row, in the order of the file. Raises AdoptError."""
+        # The limit is that of the process; a column that is not even read may hold whole bodies.
+        before = csv.field_size_limit()
+        csv.field_size_limit(max(before, LONGEST))
+        try:
+            yield from self._rows()
+        finally:
+            csv.field_size_limit(before)
+
+    def _rows(self) -> Iterator[Row | Bad]:
         reader = csv.reader(self.file, delimiter=self.delimiter, strict=True)
         try:
             # What some programs put before the first name says only that this is UTF-8.
@@ -65,7 +77,7 @@ class Sheet:
             return Row(
                 place,
                 id_of(read(columns.id)),
-                text_of(read(columns.type)),
+                text_of(read(columns.type), "type"),
                 moment_of(read(columns.time), self.zone),
                 scope,
                 url_scope,

@@ -58,6 +58,13 @@ class Walk:
             if not is_full:
                 return
 
+    def nameless(self) -> int:
+        """How many rows have a NULL for a key. Raises AdoptError."""
+        key = _quoted(self.using, self.key)
+        what = f"COUNT(*) FROM {_whole(self.using, self.table)}"
+        ((count,),), _ = _select(self.using, what, f"{key} IS NULL")
+        return int(count)
+
     def _read(self, rest: str, values: Sequence[Any]) -> list[Mapping[str, Any]]:
         names = ", ".join(_quoted(self.using, name) for name in self.columns)
         rows, _ = _select(
@@ -106,11 +113,12 @@ class Table:
     zone: tzinfo = UTC
 
     def rows(self) -> Iterator[Row | Bad]:
-        """Every row, in the order of the ids. Raises AdoptError."""
+        """Every row, in the order of the ids, those without one last. Raises AdoptError."""
         columns = self.columns
         named = [columns.id, columns.type, columns.time, *self.scopes.columns]
         wanted = list(dict.fromkeys(filter(None, named)))
         walk = Walk(self.using, self.table, columns.id, wanted)
+        number = 0
         for number, cells in enumerate(walk.rows(), start=1):
             place = f"row {number}"
             try:
@@ -118,10 +126,12 @@ class Table:
                 yield Row(
                     place,
                     id_of(cells[columns.id]),
-                    text_of(cells.get(columns.type)),
+                    text_of(cells.get(columns.type), "type"),
                     moment_of(cells.get(columns.time), self.zone),
                     scope,
                     url_scope,
                 )
             except BadRow as bad:
                 yield Bad(place, str(bad))
+        for more in range(1, walk.nameless() + 1):
+            yield Bad(f"row {number + more}", "blank id")

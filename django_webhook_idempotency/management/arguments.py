@@ -6,6 +6,7 @@ import re
 from argparse import ArgumentTypeError
 from datetime import datetime, timedelta
 from datetime import time as clock
+from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.utils import timezone
@@ -67,6 +68,21 @@ def positive_number(text: str) -> float:
     if not (re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text, re.ASCII) and float(text) > 0):
         raise ArgumentTypeError(f"{text!r} is not a number above zero")
     return float(text)
+
+
+def time_zone(text: str) -> ZoneInfo:
+    """Read the name of a time zone."""
+    try:
+        return ZoneInfo(text)
+    except (KeyError, ValueError, OSError):
+        raise ArgumentTypeError(f"{text!r} is no time zone that is known here") from None
+
+
+def delimiter(text: str) -> str:
+    """Read what stands between the cells of a line."""
+    if len(text) != 1 or text in '\r\n\0"':
+        raise ArgumentTypeError(f"{text!r} is not one character, or cannot stand between cells")
+    return text
 
 
 def type_pattern(text: str) -> str:

@@ -191,6 +191,10 @@ class Provider:
         """Say which event this is. Raises MalformedWebhook if it carries no usable id."""
         raise TypeError(f"{type(self).__name__} must say how to identify an event.")
 
+    def may_scope(self, scope: str) -> bool:
+        """Whether a delivery may have that scope of the provider's own."""
+        return True
+
     def describe(self, incoming: Incoming) -> Identity:
         """As `identify`, for a delivery whose id is found elsewhere: a missing one is no fault."""
         try:

@@ -10,10 +10,23 @@ from dataclasses import dataclass, field
 MAX_RETRY_NUMBER = 32767
 MAX_RETRY_REASON = 64
 
+_MARK = re.compile(r"\\.|.", re.DOTALL)
+
 
 def compound(*parts: str) -> str:
     """Join parts with colons so that different parts never give the same text."""
     return ":".join(part.replace("\\", "\\\\").replace(":", "\\:") for part in parts)
+
+
+def parts_of(text: str) -> list[str]:
+    """Take apart what `compound` has joined."""
+    parts = [""]
+    for mark in _MARK.findall(text):
+        if mark == ":":
+            parts.append("")
+        else:
+            parts[-1] += mark[-1]
+    return parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from .. import signatures
 from ..exceptions import MalformedWebhook
 from . import options
 from .base import Provider
-from .identity import Answer, Identity, Redelivery, compound
+from .identity import Answer, Identity, Redelivery, compound, parts_of
 from .incoming import FORM, Incoming, as_object, text_at
 
 _CARRIES_AN_EVENT = re.compile(rb"(?:\A|&)(?:command|payload)=")
@@ -115,6 +115,11 @@ class Slack(Provider):
         else:
             found = _command(document)
         return replace(found, event_id=self.usable_id(found.event_id, incoming))
+
+    def may_scope(self, scope: str) -> bool:
+        """Whether it is an app's id, or that and a workspace's."""
+        parts = parts_of(scope)
+        return len(parts) <= 2 and bool(parts[0])
 
     def redelivery(self, incoming: Incoming) -> Redelivery:
         """Read x-slack-retry-num and x-slack-retry-reason."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from .. import signatures
 from . import options
 from .base import Provider
-from .identity import Identity, compound
+from .identity import Identity, compound, parts_of
 from .incoming import Incoming, brackets, text_at
 
 # A key in quotes, a colon, an integer. Inside of a JSON string the quotes would be escaped.
@@ -83,6 +83,11 @@ class Stripe(Provider):
             scope=compound(account, mode_of(document.get("livemode"))),
             secondary=self._secondary(event_type, text_at(document, "data.object.id")),
         )
+
+    def may_scope(self, scope: str) -> bool:
+        """Whether it is `<account>:<mode>`."""
+        parts = parts_of(scope)
+        return len(parts) == 2 and parts[1] in ("live", "test", "")
 
     def body_digest(self, body: bytes) -> str:
         """SHA-256 hex of the body without the event's own `pending_webhooks`.

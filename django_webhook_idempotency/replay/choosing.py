@@ -122,6 +122,7 @@ class Choice:
     def _named(self, events: QuerySet[WebhookEvent]) -> list[int]:
         """The numbers of the events that were named, each read by its index."""
         keys = events.order_by().values_list("pk", flat=True)
+        ids = events.order_by().values_list("pk", "event_id")
         found: set[int] = set()
         missing: list[str] = []
         for number in dict.fromkeys(self.numbers):
@@ -129,10 +130,12 @@ class Choice:
             found |= known
             missing += [] if known else [f"#{number}"]
         for event_id in dict.fromkeys(self.event_ids):
-            rows = keys.filter(event_id=displayable(event_id))
+            wanted = displayable(event_id)
+            rows = ids.filter(event_id=wanted)
             if self.providers:
                 rows = rows.filter(provider__in=self.providers)
-            known = set(rows[:FOUND_LIMIT])
+            # A database may take other letters for equal.
+            known = {pk for pk, spelling in rows[:FOUND_LIMIT] if spelling == wanted}
             found |= known
             missing += [] if known else [event_id]
         if missing:
@@ -161,16 +164,10 @@ class Choice:
         """Whether an event that a statement found is exactly one of those asked for."""
         if self.scope is not None and event.scope != displayable(self.scope):
             return False
-        if self.event_ids and not self.numbers and event.event_id not in self._exact_ids:
-            return False
         return not self.types or any(
             Handler(_nothing, pattern=pattern).wants(event.provider, event.event_type)
             for pattern in self.types
         )
-
-    @property
-    def _exact_ids(self) -> set[str]:
-        return {displayable(event_id) for event_id in self.event_ids}
 
     def _is_in(self, errors: Sequence[tuple[str, str]]) -> bool:
         return any(

@@ -29,10 +29,14 @@ TIMEOUT = 60.0
 
 @dataclass
 class Pace:
-    """At most so many a second; None for no limit."""
+    """At most so many a second; None for no limit. Raises ValueError for none at all."""
 
     rate: float | None = None
     _next: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.rate is not None and not self.rate > 0:
+            raise ValueError(f"{self.rate!r} is no number of events a second above zero.")
 
     def wait(self) -> None:
         """Sleep until the next one may go."""
@@ -124,8 +128,8 @@ def replay(
     """Run events again: all handlers of a finished one, those that are left of an unfinished one.
 
     With a `handler`, that one and none of the others. An event that has changed since the caller
-    read it is left alone. Raises ValueError for a blank `by` or `reason`, StoreUnavailable, or the
-    database's own error.
+    read it is left alone. Raises ValueError for a blank `by` or `reason` and a `rate` that is not
+    above zero, StoreUnavailable, or the database's own error.
     """
     replayer = Replayer(Request(by, reason, handler), canary, timeout, rate, max_seconds)
     for _ in replayer.lines(events):

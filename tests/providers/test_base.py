@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from django_webhook_idempotency.enums import Outcome
 from django_webhook_idempotency.exceptions import MalformedWebhook, Reject, Retry
 from django_webhook_idempotency.providers import Answer, Identity, Incoming, Provider, Redelivery
-from django_webhook_idempotency.providers.identity import compound
+from django_webhook_idempotency.providers.identity import compound, parts_of
 
 from .cases import NOW, incoming
 
@@ -23,6 +23,10 @@ class TestCompound:
         assert compound("acct_1", "live") == "acct_1:live"
         assert compound("", "") == ":"
         assert compound("a:b", "c\\") == r"a\:b:c\\"
+
+    @given(st.lists(st.text("a:\\\n", max_size=4), min_size=1, max_size=4))
+    def test_they_are_taken_apart_again(self, parts):
+        assert parts_of(compound(*parts)) == parts
 
     @given(
         st.lists(st.text("a:\\", max_size=4), min_size=1, max_size=4),

@@ -8,6 +8,7 @@ from html import unescape
 from typing import Any
 
 import pytest
+from django.contrib.admin import site
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.db import connection
@@ -119,6 +120,20 @@ def test_only_with_the_permission(log_in: Any, handler: Recorder) -> None:
     assert not Replay.objects.exists()
 
 
+def test_only_rows_that_the_project_shows(
+    log_in: Any, handler: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = log_in("view_webhookevent", "replay_webhookevent")
+    model_admin = type(site._registry[WebhookEvent])
+    plain = model_admin.get_queryset
+    monkeypatch.setattr(
+        model_admin, "get_queryset", lambda *args: plain(*args).exclude(event_id="evt_1")
+    )
+    data = {"seen": [f"{pk}:{status}:1" for pk, status in states()], "reason": "x"}
+    client.post(REPLAY, data)
+    assert Replay.objects.get().event.event_id == "evt_2"
+
+
 def test_replays_are_seen_only_with_their_permission(log_in: Any, handler: Recorder) -> None:
     client = log_in("view_webhookevent", "replay_webhookevent")
     pk = stored_pk()
@@ -184,6 +199,10 @@ def test_queued_events_are_left_to_the_workers(
     assert stored().status == EventStatus.PENDING
     assert drain() == 1
     assert stored().status == EventStatus.PROCESSED
+
+
+def states() -> list[tuple[int, str]]:
+    return list(WebhookEvent.objects.values_list("pk", "status"))
 
 
 def stored_pk() -> int:

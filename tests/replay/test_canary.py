@@ -141,6 +141,12 @@ def test_not_more_than_so_many_a_second(picky: Picky) -> None:
     assert 0.25 <= time.monotonic() - started < 5
 
 
+@pytest.mark.parametrize("rate", [0, -1, float("nan")])
+def test_a_rate_of_nothing_is_refused_before_anything(rate: float) -> None:
+    with pytest.raises(ValueError, match="above zero"):
+        replay(Choice().events(), by="ann", reason="x", rate=rate)
+
+
 def test_nothing_is_begun_after_its_time(picky: Picky) -> None:
     report = replay(Choice().events(), by="ann", reason="x", max_seconds=0)
     assert report.counts == {Fate.LEFT: 6}

@@ -140,10 +140,19 @@ def test_on_a_terminal_it_asks(
     out, error = process.communicate(timeout=60)
     os.close(parent)
     os.close(child)
-    assert "Run 2 events again? [y/N]" in out
+    assert "Run 2 events again? [y/N]" in error
     assert process.returncode == 1
     assert ("Nothing was touched" in error) == (replays == 0)
     assert ("no handler is registered for it: 2" in out) == (replays == 2)
+
+
+def test_the_document_is_one_where_it_asks(
+    handler: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stdin = StringIO("y\n")
+    monkeypatch.setattr(stdin, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", stdin)
+    assert json.loads(run("--event=evt_0", "--reason=x", "--json"))["report"]["good"] is True
 
 
 def test_signals_and_log_lines_are_those_of_a_worker(

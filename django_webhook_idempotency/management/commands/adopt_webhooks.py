@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, tzinfo
 from typing import Any, TextIO
-from zoneinfo import ZoneInfo
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -24,11 +23,13 @@ from ...adopt import (
     Scopes,
     Sheet,
     Table,
+    wrong_scope,
 )
 from ...providers import BUILT_IN, Provider, configured_provider
 from ...providers.keyed import Keyed
 from ...providers.stripe import Stripe
 from ...retention import known_providers
+from ..arguments import delimiter, time_zone
 
 #: As a shell reports a process that Ctrl-C ended.
 INTERRUPTED = 130
@@ -70,12 +71,13 @@ class Command(BaseCommand):
             )  # fmt: skip
         self.add_scopes(parser)
         parser.add_argument(
-            "--time-zone", default="UTC", type=ZoneInfo, metavar="NAME",
+            "--time-zone", default="UTC", type=time_zone, metavar="NAME",
             help="That of times which do not say theirs. Default: %(default)s.",
         )  # fmt: skip
         parser.add_argument(
-            "--delimiter", default=",", metavar="MARK", help="Between the cells of a CSV line."
-        )
+            "--delimiter", default=",", type=delimiter, metavar="MARK",
+            help="Between the cells of a CSV line.",
+        )  # fmt: skip
         parser.add_argument(
             "--own-account", action="append", default=[], dest="own_accounts", metavar="ACCT",
             help="Your own Stripe account, for dj-stripe's rows that do not hold the whole event; "
@@ -143,29 +145,36 @@ class Command(BaseCommand):
         """What reads the rows. Raises CommandError if the options do not go with it."""
         if options["database"] not in connections:
             raise CommandError(f"No database {options['database']!r} is in DATABASES.")
+        self.check_scopes(provider, options, in_rows=source == DJSTRIPE)
         if source == DJSTRIPE:
             yield self.djstripe(provider, options)
             return
-        if options["scope"] is None and not options["scope_column"] and provider.scoped_by:
-            raise CommandError(
-                f"Provider {provider.key!r} tells equal ids apart by {provider.scoped_by}. Name it "
-                "with --scope or --scope-column; without it no copy would be known."
-            )
         columns = Columns(options["id_column"], options["type_column"], options["time_column"])
         scopes = Scopes(
             options["scope"] or "",
             options["scope_column"],
             options["url_scope"],
             options["url_scope_column"],
+            needs_own=bool(provider.scoped_by),
         )
         zone: tzinfo = options["time_zone"] or UTC
         if source == TABLE:
             yield Table(options["database"], options["table"], columns, scopes, zone).rows()
             return
-        if len(options["delimiter"]) != 1:
-            raise CommandError("--delimiter is one character.")
         with _file(source) as file:
             yield Sheet(file, columns, scopes, zone, options["delimiter"]).rows()
+
+    def check_scopes(self, provider: Provider, options: dict[str, Any], *, in_rows: bool) -> None:
+        """Raise CommandError for scopes that no delivery can have."""
+        scope, in_rows = options["scope"], in_rows or bool(options["scope_column"])
+        if scope is None and not in_rows and provider.scoped_by:
+            raise CommandError(
+                f"Provider {provider.key!r} tells equal ids apart by {provider.scoped_by}. Name it "
+                "with --scope or --scope-column; without it no copy would be known."
+            )
+        wrong = wrong_scope(provider, None if in_rows else scope or "", options["url_scope"])
+        if wrong:
+            raise CommandError(f"No copy would be known: {wrong}.")
 
     def djstripe(self, provider: Provider, options: dict[str, Any]) -> Any:
         """What reads dj-stripe's rows."""

@@ -196,8 +196,9 @@ class Command(BaseCommand):
         """Ask whether to go on. Raises CommandError for a no, and where nobody can be asked."""
         if not sys.stdin.isatty():
             raise CommandError("Nobody can be asked here: pass --yes. Nothing was touched.")
-        self.stdout.write(f"Run {found} events again? [y/N] ", ending="")
-        self.stdout.flush()
+        # Not among the output, which may be one document, or go to a file.
+        self.stderr.write(f"Run {found} events again? [y/N] ", str, ending="")
+        self.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise CommandError("Nothing was touched.")
 
