@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -140,7 +140,9 @@ def test_what_is_left_open_in_memory_is_undone_too() -> None:
     """Closing does nothing there: the tests of many projects run so."""
     memory = DatabaseWrapper({**connection.settings_dict, "NAME": ":memory:"}, "memory")
     memory.ensure_connection()
-    before = Depth.of(memory)
-    memory.cursor().execute("BEGIN")
-    assert _take_back(memory, before)
-    assert not memory.connection.in_transaction
+    with closing(memory.connection):
+        before = Depth.of(memory)
+        with memory.cursor() as cursor:
+            cursor.execute("BEGIN")
+        assert _take_back(memory, before)
+        assert not memory.connection.in_transaction
