@@ -232,7 +232,8 @@ def make_shop_tables() -> None:
         with connection.cursor() as cursor:
             cursor.execute("DELETE FROM shop_ledgerentry")
         return
-    migrated = manage("migrate", "--verbosity", "0")
+    # Whatever secrets the first shop of this run has: some of them are wrong on purpose.
+    migrated = manage("migrate", "--skip-checks", "--verbosity", "0")
     assert migrated.returncode == 0, migrated.stderr
 
 

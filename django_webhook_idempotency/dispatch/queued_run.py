@@ -57,8 +57,7 @@ class QueuedRun(LeasedRun):
         """Run the handlers whose turn it is, each as if it were alone."""
         try:
             with heartbeat(self.store, self.event.dedupe_key, self.token, self.work.provider.lease):
-                self.turns.load()
-                todo = self.todo()
+                todo = self.load()
                 for handler in todo:
                     if handler is not todo[0] or self.is_late:
                         self.look()
@@ -71,6 +70,16 @@ class QueuedRun(LeasedRun):
             return self.overtaken()
         finally:
             release(self.store, self.event.dedupe_key, self.token)
+
+    def load(self) -> list[Handler]:
+        """Read, and write down, what came before; then say which handlers are to run."""
+        try:
+            self.turns.load()
+            return self.todo()
+        except DatabaseError as error:
+            if is_locked(error):
+                raise WriterBusy("The lock for writing was not free in time.") from error
+            raise
 
     def todo(self) -> list[Handler]:
         """The handlers to run: not those that are through, nor those that gave the event up."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
-
 from django.utils import timezone
 
 from .. import ledger
@@ -14,11 +11,11 @@ from .claims import Claim
 from .engines import tell
 from .lanes import Rotation
 from .queued import run_claim
+from .runs import patience
 
-#: How often a message looks for an event to run while its own is due, and the longest pause between
-#: two looks, in seconds: all that is due may be just about to be claimed by others.
-LOOKS = 3
-LOOK_PAUSE = 0.05
+#: For how many seconds a message looks for an event to run while its own is due: all that is due
+#: may be just about to be claimed by others, and where nothing sweeps no other message would come.
+LOOK_TIME = 3.0
 
 #: Shared by the threads of a process.
 _rotation = Rotation()
@@ -48,12 +45,15 @@ def serve(pk: int | None = None) -> WebhookEvent | None:
 
 def _claim(pk: int | None) -> Claim | None:
     claim = _rotation.claim()
-    for _ in range(LOOKS - 1):
-        if claim is not None or pk is None or not _is_due(pk):
-            break
-        time.sleep(random.uniform(0, LOOK_PAUSE))  # noqa: S311
+    if claim is not None or pk is None:
+        return claim
+    for _ in patience(LOOK_TIME):
+        if not _is_due(pk):
+            return None
         claim = _rotation.claim()
-    return claim
+        if claim is not None:
+            return claim
+    return None
 
 
 def _is_due(pk: int) -> bool:

@@ -96,13 +96,14 @@ class Steps:
                 self._turns[name] = lock, None
 
     async def _arun_alone(self, name: str, function: Callable[[], Awaitable[Any]]) -> Any:
-        done = await sync_to_async(self._find)(name)
-        if done is not None:
-            return _value_of(done)
-        await sync_to_async(self._fence)()
-        made: Any = function()
-        # Without anything to await, what it does is done all the same.
-        self._done[name] = await made if isawaitable(made) else made
+        if name not in self._done:  # cancelled by a time-out, say, before it could be stored
+            done = await sync_to_async(self._find)(name)
+            if done is not None:
+                return _value_of(done)
+            await sync_to_async(self._fence)()
+            made: Any = function()
+            # Without anything to await, what it does is done all the same.
+            self._done[name] = await made if isawaitable(made) else made
         try:
             kept = await sync_to_async(self._keep)(name, self._done[name])
         except TypeError:  # it is stored, and only what it returned is not

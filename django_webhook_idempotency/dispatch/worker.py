@@ -30,8 +30,8 @@ SIGNAL_LATENCY = 0.2
 STUCK = 120.0
 #: Seconds that giving back what is held may take, and those that a locked SQLite may take of it.
 GIVE_BACK, GIVE_BACK_LOCK = 5.0, 1.0
-#: What is given back waits, until the thread that ran it has ended with its process.
-GIVEN_BACK_WAIT = timedelta(seconds=1)
+#: What is given back waits, until the thread that ran it has ended with its process for certain.
+GIVEN_BACK_WAIT = timedelta(seconds=GIVE_BACK + 1)
 
 
 @dataclass

@@ -40,6 +40,8 @@ def class_name(error: BaseException) -> str:
         return Superseded.__name__
     if isinstance(error, Reject):
         return "Reject" if kind is Reject else f"Reject: {kind.__name__}"
+    if not kind.__name__:  # an empty name stands for a success
+        return Exception.__name__
     is_strangers = kind.__name__ in _OURS and not kind.__module__.startswith(_PACKAGE)
     return f"{kind.__module__}.{kind.__name__}" if is_strangers else kind.__name__
 

@@ -7,8 +7,10 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 from django.test import Client
 
+from django_webhook_idempotency.dispatch import losses, queued_run
 from django_webhook_idempotency.dispatch.claims import Claim
 from django_webhook_idempotency.dispatch.lanes import Rotation
 from django_webhook_idempotency.dispatch.queued import give_back, run_claim
@@ -145,3 +147,36 @@ def test_a_redelivery_is_for_all_though_a_replay_for_one_was_given_back(
     assert deliver(client, "stripe").json()["status"] == "accepted"
     drain()
     assert (one.calls, stored().status) == (2, EventStatus.PROCESSED)
+
+
+def test_a_busy_writer_while_a_loss_is_charged_is_no_other_loss(
+    client: Client, handlers: Any, configure: Any, later: Callable[..., None], monkeypatch: Any
+) -> None:
+    configure(MAX_ATTEMPTS=2)
+    unlucky = Calls(Killed)
+    handlers.add(unlucky, name="unlucky", atomic=False)
+    deliver(client, "stripe")
+    run_one()
+    later()
+
+    def locked(*arguments: Any, **options: Any) -> None:
+        raise OperationalError("database is locked")
+
+    with monkeypatch.context() as busy:
+        busy.setattr(losses, "note_start", locked)
+        busy.setattr(queued_run, "is_locked", lambda error: True)
+        run_one()
+    run_all(later)
+    assert (unlucky.calls, stored().status) == (2, EventStatus.PROCESSED)
+
+
+def test_an_error_without_a_name_is_a_failure(
+    client: Client, handlers: Any, later: Callable[..., None]
+) -> None:
+    nameless = Calls(type("", (Exception,), {})("x"))
+    handlers.add(nameless, name="nameless", atomic=False)
+    deliver(client, "stripe")
+    run_one()
+    assert stored().status == EventStatus.FAILED
+    run_all(later)
+    assert (nameless.calls, stored().status) == (2, EventStatus.PROCESSED)

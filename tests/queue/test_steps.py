@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.db import connection, connections, transaction
 from django.http import HttpResponse
 from django.test import Client, RequestFactory
@@ -278,6 +281,30 @@ class TestCoroutines:
         assert "the real one" in last_error()
         run()
         assert sorted(done) == ["one", "two"]
+
+    def test_what_is_done_is_not_done_again_after_a_time_out(
+        self, handlers: Any, run: Callable[[], None]
+    ) -> None:
+        """It is done, and only its row waits for the thread of the database."""
+        calls: list[str] = []
+
+        async def handler(event: WebhookEvent) -> None:
+            busy: list[Any] = []
+
+            async def charge() -> str:
+                calls.append("charged")
+                busy.append(asyncio.ensure_future(sync_to_async(time.sleep)(0.4)))
+                await asyncio.sleep(0.05)
+                return "charged"
+
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(event.astep("charge", charge), 0.2)
+            await asyncio.gather(*busy)
+            assert await event.astep("charge", charge) == "charged"
+
+        handlers.add(handler, atomic=False)
+        run()
+        assert (stored().status, calls) == (EventStatus.PROCESSED, ["charged"])
 
     def test_the_same_step_at_the_same_time_is_done_once(
         self, handlers: Any, run: Callable[[], None]

@@ -14,6 +14,7 @@ from django.test import Client
 
 from django_webhook_idempotency.dispatch.lanes import Rotation
 from django_webhook_idempotency.dispatch.queued import run_claim
+from django_webhook_idempotency.dispatch.serving import serve
 from django_webhook_idempotency.enums import EventStatus
 from django_webhook_idempotency.models import WebhookEvent
 from tests.app.models import Effect
@@ -30,7 +31,7 @@ def effect(event: WebhookEvent) -> None:
 
 
 @contextmanager
-def somebody_at_work_with(event_id: str) -> Iterator[None]:
+def somebody_at_work_with(event_id: str, seconds: float = BUSY) -> Iterator[None]:
     """Lock an event's row as a request does that runs its handlers."""
     locked, over = threading.Event(), threading.Event()
 
@@ -38,7 +39,7 @@ def somebody_at_work_with(event_id: str) -> Iterator[None]:
         with transaction.atomic():
             assert WebhookEvent.objects.lock(WebhookEvent.objects.get(event_id=event_id).pk)
             locked.set()
-            over.wait(BUSY)
+            over.wait(seconds)
         connections.close_all()
 
     thread = threading.Thread(target=work)
@@ -91,3 +92,15 @@ def test_a_worker_waits_for_nobody_when_it_calls_the_next_event(
     with somebody_at_work_with("evt_2"):
         assert seconds(lambda: run_claim(claim)) < ALLOWED
     assert WebhookEvent.objects.get(event_id="evt_1").status == EventStatus.PROCESSED
+
+
+@pytest.mark.only_on("postgresql", "mysql")
+def test_a_message_waits_a_moment_for_its_event_to_be_free(client: Client, handlers: Any) -> None:
+    """Where nothing sweeps, no other message would come for it."""
+    handlers.add(effect)
+    deliver(client, "stripe", "evt_1")
+    event = WebhookEvent.objects.get()
+    with somebody_at_work_with("evt_1", seconds=0.7):
+        served = serve(event.pk)
+    assert served is not None and served.pk == event.pk
+    assert WebhookEvent.objects.get().status == EventStatus.PROCESSED
