@@ -7,7 +7,7 @@ rows of those that have ended tell which one was next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -36,8 +36,18 @@ def runs_of(event: WebhookEvent, handler: str, number: int) -> QuerySet[HandlerR
     return runs.filter(event=event, handler=handler, number=number)
 
 
-def note_start(event: WebhookEvent, handler: Handler, number: int, *, error: str = "") -> None:
-    """Write down that a run starts, or with an error that it must have and never ended."""
+def note_start(
+    event: WebhookEvent,
+    handler: Handler,
+    number: int,
+    *,
+    error: str = "",
+    fence: Callable[[], None] = lambda: None,
+) -> None:
+    """Write down that a run starts, or with an error that it must have and never ended.
+
+    Raises what the `fence` raises, and then nothing is written.
+    """
     using = ledger.alias()
     run = HandlerRun(
         event=event,
@@ -46,7 +56,14 @@ def note_start(event: WebhookEvent, handler: Handler, number: int, *, error: str
         started_at=timezone.now(),
         error_class=error,
     )
-    insist(using, lambda: run.save(force_insert=True, using=using))
+
+    def write() -> None:
+        run.pk = None
+        with ledger.own_transaction(using):
+            run.save(force_insert=True, using=using)
+            fence()
+
+    insist(using, write)
 
 
 def in_turn(handlers: Iterable[Handler], past: Mapping[str, Record]) -> list[Handler]:

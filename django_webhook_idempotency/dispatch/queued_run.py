@@ -141,8 +141,9 @@ class QueuedRun(LeasedRun):
         try:
             self.turns.enter(handler)
             if self.notes_starts:
-                note_start(self.event, handler, self.event.attempts)
-        except Waits:
+                # Behind the fence: what was given back meanwhile is to carry no start of ours.
+                note_start(self.event, handler, self.event.attempts, fence=self.fence)
+        except (Waits, LeaseLost):
             raise
         except Exception as error:
             if is_locked(error):

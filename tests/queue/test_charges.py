@@ -180,3 +180,30 @@ def test_an_error_without_a_name_is_a_failure(
     assert stored().status == EventStatus.FAILED
     run_all(later)
     assert (nameless.calls, stored().status) == (2, EventStatus.PROCESSED)
+
+
+def test_a_start_that_is_noted_after_the_event_was_given_back_is_no_loss(
+    client: Client, handlers: Any, configure: Any, later: Callable[..., None], monkeypatch: Any
+) -> None:
+    """The grace of a worker is over just before its thread begins a run."""
+    configure(MAX_ATTEMPTS=2)
+    one, other = Calls(ValueError("first")), Calls()
+    handlers.add(one, name="one", atomic=False, ordering_key=lambda event: "one")
+    handlers.add(other, name="other", atomic=False, ordering_key=lambda event: "other")
+    deliver(client, "stripe")
+    run_one()
+    later()
+    claim = Rotation().claim()
+    assert claim is not None
+    note_start = losses.note_start
+
+    def late(*arguments: Any, **options: Any) -> None:
+        assert give_back(claim)
+        note_start(*arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(queued_run, "note_start", late)
+        run_claim(claim)
+    assert one.calls == 1
+    run_all(later)
+    assert (one.calls, stored().status) == (2, EventStatus.PROCESSED)

@@ -16,6 +16,7 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
+from django_webhook_idempotency.dispatch import worker as worker_module
 from django_webhook_idempotency.models import HandlerRun, WebhookEvent
 from tests.app.models import Effect
 from tests.deliveries import deliver
@@ -334,3 +335,8 @@ class TestWakeUp:
         time.sleep(1)
         store()
         wait_for_status("processed", timeout=3)
+
+
+def test_what_is_given_back_waits_for_the_process_to_be_gone() -> None:
+    """Another event that is slow to be given back keeps the process, and all that runs in it."""
+    assert worker_module.GIVEN_BACK_WAIT.total_seconds() > worker_module.GIVE_BACK
