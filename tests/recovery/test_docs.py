@@ -63,7 +63,7 @@ def acme(settings: Any, monkeypatch: Any) -> Any:
     monkeypatch.setitem(sys.modules, module.__name__, module)
     created = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
     Acme.events = [
-        {"id": f"evt_{number}", "type": "paid", "created": created, "delivered": number == 0}
+        {"id": f"evt_{number}", "kind": "paid", "created": created, "delivered": number == 0}
         for number in range(3)
     ]
     Acme.pauses = 1
