@@ -30,8 +30,8 @@ class GitHub(Provider):
     )
 
     # https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
-    scheme = signatures.HmacBody("X-Hub-Signature-256", prefix="sha256=", digest="sha256")
-    sha1_scheme = signatures.HmacBody("X-Hub-Signature", prefix="sha1=", digest="sha1")
+    scheme = signatures.Hmac("X-Hub-Signature-256", prefix="sha256=")
+    sha1_scheme = signatures.Hmac("X-Hub-Signature", prefix="sha1=", digest="sha1")
     # Only the body is signed: no time, and not the GUID.
     tolerance = None
     id_is_signed = False

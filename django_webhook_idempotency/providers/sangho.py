@@ -21,7 +21,9 @@ class Sangho(Provider):
     name = "Sangho"
     # What is marked [U] stands in Sangho's guide to idempotent webhooks and in no SDK.
     docs = ("pkg:pypi/sangho@0.2.0",)  # the official client; the vendor publishes no page
-    scheme = signatures.TimestampedHmac("Sangho-Signature")
+    scheme = signatures.Hmac(
+        "Sangho-Signature", "{timestamp}.{body}", separator=",", field="v1", time_field="t"
+    )
 
     # [U] Never delivered again after 48 hours; how often it tries before is not published.
     retry_window = timedelta(hours=48)

@@ -40,7 +40,12 @@ class Slack(Provider):
         "https://api.slack.com/events/url_verification",
     )
     # https://docs.slack.dev/authentication/verifying-requests-from-slack
-    scheme = signatures.VersionedHmac()
+    scheme = signatures.Hmac(
+        "X-Slack-Signature",
+        "v0:{timestamp}:{body}",
+        prefix="v0=",
+        time_header="X-Slack-Request-Timestamp",
+    )
     # GET is for ssl_check only: PyPI slack_bolt 1.30.0, middleware/ssl_check.
     methods = frozenset({"GET", "POST"})
     content_types = frozenset({"application/json", FORM})

@@ -5,20 +5,21 @@ Nothing here knows Django requests, settings or models.
 
 from __future__ import annotations
 
-from .hmac_body import HmacBody
+from .keyed_hash import Hmac
+from .layouts import Layout
 from .message import Message, Scheme, Verdict
 from .secrets import Secret
 from .standard_webhooks import StandardWebhooks
-from .timestamped import TimestampedHmac
-from .versioned import VersionedHmac
+from .tokens import BasicAuth, Token
 
 __all__ = [
-    "HmacBody",
+    "BasicAuth",
+    "Hmac",
+    "Layout",
     "Message",
     "Scheme",
     "Secret",
     "StandardWebhooks",
-    "TimestampedHmac",
+    "Token",
     "Verdict",
-    "VersionedHmac",
 ]

@@ -13,7 +13,7 @@ from .message import Verdict
 from .secrets import Secret
 
 Digest = Literal["sha1", "sha256", "sha512"]
-Encoding = Literal["hex", "base64"]
+Encoding = Literal["hex", "base64", "base64url"]
 
 
 def mac(key: bytes, content: Iterable[bytes], digest: Digest = "sha256") -> bytes:
@@ -25,8 +25,12 @@ def mac(key: bytes, content: Iterable[bytes], digest: Digest = "sha256") -> byte
 
 
 def encode(signature: bytes, encoding: Encoding) -> bytes:
-    """Return `signature` as the ASCII text that stands in a header."""
-    return signature.hex().encode() if encoding == "hex" else base64.b64encode(signature)
+    """Return `signature` as the ASCII text that stands in a header; base64url is not padded."""
+    if encoding == "hex":
+        return signature.hex().encode()
+    if encoding == "base64":
+        return base64.b64encode(signature)
+    return base64.urlsafe_b64encode(signature).rstrip(b"=")
 
 
 def decode_base64(text: str) -> bytes:

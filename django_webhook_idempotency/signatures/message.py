@@ -51,9 +51,18 @@ class Scheme(Protocol):
     """
 
     def sign(
-        self, body: bytes, secret: Secret, *, timestamp: int, message_id: str = ""
+        self,
+        body: bytes,
+        secret: Secret,
+        *,
+        timestamp: int,
+        message_id: str = "",
+        request: Message | None = None,
     ) -> dict[str, str]:
-        """Return the headers that a provider would send with `body`."""
+        """Return the headers that a provider would send with `body`.
+
+        `request` is the rest of the request, for those that sign its method, URL or headers.
+        """
         ...
 
     def verify(

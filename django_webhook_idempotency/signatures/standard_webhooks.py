@@ -97,7 +97,13 @@ class StandardWebhooks:
         )
 
     def sign(
-        self, body: bytes, secret: Secret, *, timestamp: int, message_id: str = ""
+        self,
+        body: bytes,
+        secret: Secret,
+        *,
+        timestamp: int,
+        message_id: str = "",
+        request: Message | None = None,
     ) -> dict[str, str]:
         """Return the three headers for `body` at `timestamp`.
 

@@ -17,7 +17,7 @@ from django_webhook_idempotency.enums import RejectReason
 from django_webhook_idempotency.models import QuarantinedDelivery, WebhookDelivery
 from django_webhook_idempotency.providers import Identity, Incoming, Provider, configured_provider
 from django_webhook_idempotency.providers.stripe import Stripe
-from django_webhook_idempotency.signatures import Message, Secret, Verdict
+from django_webhook_idempotency.signatures import Token
 from django_webhook_idempotency.views import StripeWebhookView
 from tests.deliveries import body_of, signed_headers
 
@@ -172,24 +172,9 @@ class TestWhatIsNeverKept:
         assert QuarantinedDelivery.objects.count() == 1
 
 
-class Token:
-    """The header is the secret itself."""
-
-    def sign(
-        self, body: bytes, secret: Secret, *, timestamp: int, message_id: str = ""
-    ) -> dict[str, str]:
-        return {"X-Token": secret.text}
-
-    def verify(self, message: Message, secrets: Any, *, now: float, tolerance: Any) -> Verdict:
-        return Verdict(RejectReason.MISMATCH)
-
-    def check_secret(self, secret: Secret) -> None:
-        return None
-
-
 class Bank(Provider):
     slug = "bank"
-    scheme = Token()
+    scheme = Token("X-Token")
 
     def identify(self, incoming: Incoming) -> Identity:
         return Identity("1")

@@ -6,15 +6,12 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from django_webhook_idempotency.signatures import (
-    HmacBody,
-    Message,
-    Scheme,
-    Secret,
-    StandardWebhooks,
-    TimestampedHmac,
-    VersionedHmac,
-)
+from django_webhook_idempotency.providers.github import GitHub
+from django_webhook_idempotency.providers.sangho import Sangho
+from django_webhook_idempotency.providers.slack import Slack
+from django_webhook_idempotency.providers.stripe import Stripe
+from django_webhook_idempotency.signatures import Hmac, Message, Scheme, Secret, StandardWebhooks
+from django_webhook_idempotency.signatures.times import TimeUnit, write_time
 
 NOW = 1_700_000_000
 BODY = '{"id":"evt_1","type":"customer.updated","name":"José 💸"}'.encode()
@@ -39,6 +36,16 @@ class Case:
     old_secret: Secret
     headers: tuple[str, ...]
     timestamped: bool = True
+    unit: TimeUnit = "s"
+
+    def stamp(self, timestamp: int) -> str:
+        """Return a time as the scheme writes it."""
+        return write_time(timestamp, self.unit)
+
+    @property
+    def latest(self) -> int:
+        """The latest time that can be written."""
+        return {"s": 10**15 - 1, "ms": 10**12 - 1, "iso": 253_402_300_799}[self.unit]
 
     def signed(self, body: bytes = BODY, *, timestamp: int = NOW) -> dict[str, str]:
         """Return the headers of a delivery signed with the current secret."""
@@ -48,24 +55,56 @@ class Case:
 _TEXT = Secret.parse("whsec_a"), Secret.parse("whsec_b")
 
 CASES = {
-    "github": Case(HmacBody(), *_TEXT, headers=("x-hub-signature-256",), timestamped=False),
+    "github": Case(GitHub.scheme, *_TEXT, headers=("x-hub-signature-256",), timestamped=False),
     "github-sha1": Case(
-        HmacBody("X-Hub-Signature", prefix="sha1=", digest="sha1"),
+        GitHub.sha1_scheme,
         *_TEXT,
         headers=("x-hub-signature",),
         timestamped=False,
     ),
     "base64-without-prefix": Case(
-        HmacBody("X-Acme-Hmac", prefix="", encoding="base64"),
+        Hmac("X-Acme-Hmac", encoding="base64"),
         *_TEXT,
         headers=("x-acme-hmac",),
         timestamped=False,
     ),
-    "stripe": Case(TimestampedHmac(), *_TEXT, headers=("stripe-signature",)),
-    "sangho": Case(TimestampedHmac("Sangho-Signature"), *_TEXT, headers=("sangho-signature",)),
-    "slack": Case(
-        VersionedHmac(), *_TEXT, headers=("x-slack-signature", "x-slack-request-timestamp")
+    "base64url-of-milliseconds": Case(
+        Hmac(
+            "X-Acme-Hmac",
+            "{timestamp}.{body}",
+            encoding="base64url",
+            separator=",",
+            field="v1",
+            time_field="t",
+            time_unit="ms",
+        ),
+        *_TEXT,
+        headers=("x-acme-hmac",),
+        unit="ms",
     ),
+    "id-and-iso-time": Case(
+        Hmac(
+            "X-Acme-Hmac",
+            "{id}{timestamp}{body}",
+            prefix="sha256=",
+            time_header="X-Acme-Time",
+            time_unit="iso",
+            id_header="X-Acme-Id",
+        ),
+        *_TEXT,
+        headers=("x-acme-hmac", "x-acme-time", "x-acme-id"),
+        unit="iso",
+    ),
+    "several-with-a-hex-key": Case(
+        Hmac("X-Acme-Hmac", prefix="v1=", separator=",", key="hex", digest="sha512"),
+        Secret.parse("aa" * 32),
+        Secret.parse("bb" * 32),
+        headers=("x-acme-hmac",),
+        timestamped=False,
+    ),
+    "stripe": Case(Stripe.scheme, *_TEXT, headers=("stripe-signature",)),
+    "sangho": Case(Sangho.scheme, *_TEXT, headers=("sangho-signature",)),
+    "slack": Case(Slack.scheme, *_TEXT, headers=("x-slack-signature", "x-slack-request-timestamp")),
     "standard-webhooks": Case(
         StandardWebhooks(),
         whsec(bytes(range(32))),

@@ -143,7 +143,7 @@ def test_no_repr_shows_secret_body_or_headers(case) -> None:
     shown = repr([case.scheme, case.secret, received(headers), verdict])
     assert case.secret.text not in shown
     assert "customer.updated" not in shown
-    for value in set(headers.values()) - {str(NOW)}:
+    for value in set(headers.values()) - {case.stamp(NOW), "msg_1"}:
         assert value not in shown
 
 
@@ -170,7 +170,7 @@ def test_a_right_signature_outside_the_tolerance_is_stale(case, offset) -> None:
 @timestamped_schemes
 def test_the_time_is_signed(case) -> None:
     fresh = {
-        name: value.replace(str(NOW - 301), str(NOW))
+        name: value.replace(case.stamp(NOW - 301), case.stamp(NOW))
         for name, value in case.signed(timestamp=NOW - 301).items()
     }
     assert verify(case, fresh).reason is RejectReason.MISMATCH
@@ -180,11 +180,12 @@ def test_the_time_is_signed(case) -> None:
 @pytest.mark.parametrize(
     "text", ["-1700000000", "+1700000000", "1700000000.0", "1.7e9", "9" * 400, "17_00", "0x1"]
 )
-def test_a_time_that_is_not_ascii_digits_is_malformed(case, text) -> None:
-    headers = {name: value.replace(str(NOW), text) for name, value in case.signed().items()}
+def test_a_time_that_cannot_be_read_is_malformed(case, text) -> None:
+    written = case.stamp(NOW)
+    headers = {name: value.replace(written, text) for name, value in case.signed().items()}
     assert verify(case, headers).reason is RejectReason.MALFORMED
 
 
 @timestamped_schemes
 def test_a_giant_time_is_stale_and_no_exception(case) -> None:
-    assert verify(case, case.signed(timestamp=10**15 - 1)).reason is RejectReason.STALE
+    assert verify(case, case.signed(timestamp=case.latest)).reason is RejectReason.STALE

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from django_webhook_idempotency.enums import RejectReason
+from django_webhook_idempotency.providers.github import GitHub
+from django_webhook_idempotency.providers.sangho import Sangho
+from django_webhook_idempotency.providers.slack import Slack
+from django_webhook_idempotency.providers.stripe import Stripe
 from django_webhook_idempotency.signatures import (
-    HmacBody,
     Scheme,
     Secret,
     StandardWebhooks,
-    TimestampedHmac,
-    VersionedHmac,
 )
 
 from .factories import received
@@ -23,10 +24,10 @@ VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_bytes())["vec
 BY_ID = {vector["id"]: vector for vector in VECTORS}
 
 SCHEMES: dict[str, Scheme] = {
-    "sangho": TimestampedHmac("Sangho-Signature"),
-    "stripe": TimestampedHmac("Stripe-Signature"),
-    "slack": VersionedHmac(),
-    "github": HmacBody(),
+    "sangho": Sangho.scheme,
+    "stripe": Stripe.scheme,
+    "slack": Slack.scheme,
+    "github": GitHub.scheme,
     "standard_webhooks": StandardWebhooks(),
     "resend": StandardWebhooks(("svix", "webhook")),
 }

@@ -6,7 +6,8 @@ import hmac
 import pytest
 
 from django_webhook_idempotency.enums import RejectReason
-from django_webhook_idempotency.signatures import Secret, VersionedHmac
+from django_webhook_idempotency.providers.slack import Slack
+from django_webhook_idempotency.signatures import Hmac, Secret
 
 from .factories import BODY, NOW, received
 
@@ -16,7 +17,7 @@ GOOD = hmac.new(SECRET.value, f"v0:{NOW}:".encode() + BODY, hashlib.sha256).hexd
 
 def reason(signature, timestamp=str(NOW)):
     message = received({"X-Slack-Signature": signature, "X-Slack-Request-Timestamp": timestamp})
-    return VersionedHmac().verify(message, [SECRET], now=NOW, tolerance=300).reason
+    return Slack.scheme.verify(message, [SECRET], now=NOW, tolerance=300).reason
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,9 @@ def test_the_time_is_read_strictly(timestamp) -> None:
 
 
 def test_the_version_is_signed() -> None:
-    scheme = VersionedHmac("X-Acme-Signature", "X-Acme-Time", version="v2")
+    scheme = Hmac(
+        "X-Acme-Signature", "v2:{timestamp}:{body}", prefix="v2=", time_header="X-Acme-Time"
+    )
     headers = scheme.sign(BODY, SECRET, timestamp=NOW)
     expected = hmac.new(SECRET.value, f"v2:{NOW}:".encode() + BODY, hashlib.sha256).hexdigest()
     assert headers == {"X-Acme-Time": str(NOW), "X-Acme-Signature": f"v2={expected}"}

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from dataclasses import replace
 
 import pytest
 
 from django_webhook_idempotency.enums import RejectReason
-from django_webhook_idempotency.signatures import Secret, TimestampedHmac
+from django_webhook_idempotency.providers.stripe import Stripe
+from django_webhook_idempotency.signatures import Secret
 from django_webhook_idempotency.signatures.headers import MAX_CANDIDATES
 
 from .factories import BODY, NOW, received
@@ -18,7 +20,7 @@ BAD = "0" * 64
 
 def reason(header, *, secrets=(SECRET,)):
     message = received({"Stripe-Signature": header})
-    return TimestampedHmac().verify(message, secrets, now=NOW, tolerance=300).reason
+    return Stripe.scheme.verify(message, secrets, now=NOW, tolerance=300).reason
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_every_pair_of_secret_and_signature_is_compared(compared) -> None:
 
 
 def test_the_version_can_be_another() -> None:
-    scheme = TimestampedHmac("X-Acme", version="v2")
+    scheme = replace(Stripe.scheme, header="X-Acme", field="v2")
     headers = scheme.sign(BODY, SECRET, timestamp=NOW)
     assert headers == {"X-Acme": f"t={NOW},v2={GOOD}"}
     assert scheme.verify(received(headers), [SECRET], now=NOW, tolerance=300).valid

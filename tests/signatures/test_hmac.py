@@ -7,7 +7,8 @@ import hmac
 import pytest
 
 from django_webhook_idempotency.enums import RejectReason
-from django_webhook_idempotency.signatures import HmacBody, Secret
+from django_webhook_idempotency.providers.github import GitHub
+from django_webhook_idempotency.signatures import Hmac, Secret
 
 from .factories import BODY, received
 
@@ -41,29 +42,29 @@ def verify(scheme, headers):
     ],
 )
 def test_the_header_is_read_strictly(header, reason) -> None:
-    assert verify(HmacBody(), {"X-Hub-Signature-256": header}).reason is reason
+    assert verify(GitHub.scheme, {"X-Hub-Signature-256": header}).reason is reason
 
 
 def test_sha1_is_accepted_only_by_a_scheme_made_for_it() -> None:
-    sha1 = HmacBody("X-Hub-Signature", prefix="sha1=", digest="sha1")
+    sha1 = GitHub.sha1_scheme
     headers = sha1.sign(BODY, SECRET)
     assert headers == {
         "X-Hub-Signature": "sha1=" + hmac.new(SECRET.value, BODY, "sha1").hexdigest()
     }
     assert verify(sha1, headers).valid
-    assert verify(HmacBody(), headers).reason is RejectReason.MISSING
+    assert verify(GitHub.scheme, headers).reason is RejectReason.MISSING
     smuggled = {"X-Hub-Signature-256": headers["X-Hub-Signature"]}
-    assert verify(HmacBody(), smuggled).reason is RejectReason.MALFORMED
+    assert verify(GitHub.scheme, smuggled).reason is RejectReason.MALFORMED
 
 
 def test_no_time_is_signed_and_none_is_judged() -> None:
-    headers = HmacBody().sign(BODY, SECRET, timestamp=1, message_id="ignored")
+    headers = GitHub.scheme.sign(BODY, SECRET, timestamp=1, message_id="ignored")
     assert headers == {"X-Hub-Signature-256": f"sha256={HEX}"}
-    assert verify(HmacBody(), headers).timestamp is None
+    assert verify(GitHub.scheme, headers).timestamp is None
 
 
 def test_other_digests_and_base64_serve_other_providers() -> None:
-    scheme = HmacBody("X-Acme-Hmac", prefix="", digest="sha512", encoding="base64")
+    scheme = Hmac("X-Acme-Hmac", digest="sha512", encoding="base64")
     expected = base64.b64encode(hmac.digest(SECRET.value, BODY, "sha512")).decode()
     assert scheme.sign(BODY, SECRET) == {"X-Acme-Hmac": expected}
     assert verify(scheme, {"X-Acme-Hmac": expected}).valid
